@@ -13,7 +13,7 @@ from gitckpt.cli.screen import terminal
 from gitckpt.model.errors import CkptError
 
 BUG = 3
-INTERRUPTED = 130
+_INTERRUPTED = 130
 
 _STREAMS = ("stdin", "stdout", "stderr")
 """In the order of their numbers: who opens a file gets the lowest one that is free."""
@@ -73,7 +73,7 @@ def _run(argv: list[str]) -> int:
         return terminal.fail(error if hint == error.hint else error.but(hint=hint))
     except KeyboardInterrupt:
         terminal.explain("")
-        return INTERRUPTED
+        return _INTERRUPTED
     except BrokenPipeError:
         # Whoever read our output has seen enough, as `head` does.
         _discard_output()

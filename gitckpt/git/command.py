@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
 
-MINIMUM = (2, 39)
+_MINIMUM = (2, 39)
 """The oldest git that is supported."""
 
 
@@ -207,7 +207,7 @@ def require_git(asked: Child | None = None) -> tuple[int, ...]:
         asked: what `ask_version` returned, so that nobody waits longer than for what git did meanwhile.
 
     Raises:
-        RepositoryError: it is older than `MINIMUM`.
+        RepositoryError: it is older than `_MINIMUM`.
         CkptError: there is no git.
     """
     executable = _executable()
@@ -224,8 +224,8 @@ def require_git(asked: Child | None = None) -> tuple[int, ...]:
             break
         numbers.append(int(part))
     version = tuple(numbers)
-    if version < MINIMUM:
-        wanted = ".".join(map(str, MINIMUM))
+    if version < _MINIMUM:
+        wanted = ".".join(map(str, _MINIMUM))
         raise RepositoryError(f"{said} is too old", hint=f"install git {wanted} or newer, or name one in GITCKPT_GIT")
     _versions[executable] = version
     return version

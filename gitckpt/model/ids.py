@@ -18,7 +18,7 @@ SHORT = 8
 MIN_PREFIX = 4
 """The shortest prefix of an id that is looked up."""
 
-MAX_SLUG = 50
+_MAX_SLUG = 50
 """The longest slug of a run id, in characters."""
 
 _MAX_RUN_ID = 200  # a file name has at most 255 bytes, and git appends ".lock"
@@ -74,10 +74,10 @@ def slug(name: str) -> str:
         name: any text; letters are lowered, every other run of characters becomes one hyphen.
 
     Returns:
-        At most `MAX_SLUG` characters of `a-z`, `0-9` and single hyphens, or "run" where nothing is left.
+        At most `_MAX_SLUG` characters of `a-z`, `0-9` and single hyphens, or "run" where nothing is left.
     """
     kept = "".join(c if c.isascii() and c.isalnum() else " " for c in name.lower())
-    return "-".join(kept.split())[:MAX_SLUG].rstrip("-") or "run"
+    return "-".join(kept.split())[:_MAX_SLUG].rstrip("-") or "run"
 
 
 def run_id(stamp: str, name: str, attempt: int = 1) -> str:

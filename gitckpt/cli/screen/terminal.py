@@ -75,7 +75,7 @@ def _escape(character: str) -> str:
     return f"\\x{code:02x}" if code < 0x100 else f"\\u{{{code:x}}}"
 
 
-def harmless_lines(text: str) -> str:
+def _harmless_lines(text: str) -> str:
     """Returns text as `harmless` does, but leaves its line breaks and tabs."""
     return "\n".join("\t".join(harmless(part) for part in line.split("\t")) for line in text.split("\n"))
 
@@ -111,10 +111,10 @@ def out_patch(data: bytes) -> None:
     if not is_terminal():
         out_bytes(data)
         return
-    is_coloured = has_colour()
+    is_coloured = _has_colour()
     for line in data.decode("utf-8", "surrogateescape").removesuffix("\n").split("\n") if data else ():
         style = next((style for start, style in _PATCH if line.startswith(start)), "")
-        sys.stdout.write(_styled(harmless_lines(line), style, is_coloured and style != "") + "\n")
+        sys.stdout.write(_styled(_harmless_lines(line), style, is_coloured and style != "") + "\n")
 
 
 def out_path(path: str) -> None:
@@ -128,7 +128,7 @@ def out_path(path: str) -> None:
 def out_document(data: bytes) -> None:
     """Prints a text from the repository as the result: for a program byte for byte, for a person harmless."""
     if is_terminal():
-        sys.stdout.write(harmless_lines(data.decode("utf-8", "surrogateescape")))
+        sys.stdout.write(_harmless_lines(data.decode("utf-8", "surrogateescape")))
     else:
         out_bytes(data)
 
@@ -156,12 +156,12 @@ def remark(line: str) -> None:
 
 def explain(text: str) -> None:
     """Tells a person several lines on standard error, whatever `--quiet` says."""
-    sys.stderr.write(f"{harmless_lines(text)}\n")
+    sys.stderr.write(f"{_harmless_lines(text)}\n")
 
 
 def warn(line: str) -> None:
     """Warns on standard error, whatever `--quiet` says."""
-    sys.stderr.write(f"{_styled('warning:', _YELLOW, has_colour(sys.stderr))} {_told(line)}\n")
+    sys.stderr.write(f"{_styled('warning:', _YELLOW, _has_colour(sys.stderr))} {_told(line)}\n")
 
 
 def warn_of_suspects(suspects: Sequence[Suspect]) -> None:
@@ -180,11 +180,11 @@ def warn_of_suspects(suspects: Sequence[Suspect]) -> None:
 
 def fail(error: CkptError) -> int:
     """Prints an error with its candidates, where it has any, and hint; returns its exit code."""
-    sys.stderr.write(f"{_styled('error:', _RED, has_colour(sys.stderr))} {_told(error.message)}\n")
+    sys.stderr.write(f"{_styled('error:', _RED, _has_colour(sys.stderr))} {_told(error.message)}\n")
     for candidate in getattr(error, "candidates", ()):
         sys.stderr.write(f"  {_told(candidate)}\n")
     if error.hint:
-        sys.stderr.write(f"{_styled('hint:', _BOLD, has_colour(sys.stderr))} {_told(error.hint)}\n")
+        sys.stderr.write(f"{_styled('hint:', _BOLD, _has_colour(sys.stderr))} {_told(error.hint)}\n")
     return error.exit_code
 
 
@@ -288,7 +288,7 @@ def is_terminal() -> bool:
     return sys.stdout.isatty()
 
 
-def has_colour(stream: TextIO | None = None) -> bool:
+def _has_colour(stream: TextIO | None = None) -> bool:
     """Tells whether a stream, by default that of the results, may be coloured (https://no-color.org)."""
     return (stream or sys.stdout).isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
 
@@ -312,7 +312,7 @@ def count(number: int, noun: str) -> str:
 
 def heading(text: str) -> Shown:
     """Returns text as a heading."""
-    return Shown(_styled(harmless(text), _BOLD, has_colour()))
+    return Shown(_styled(harmless(text), _BOLD, _has_colour()))
 
 
 def table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:

@@ -30,7 +30,7 @@ DIALECTS: Mapping[str, type[Dialect]] = {each.name: each for each in (Claude, Co
 FORMATS = (*DIALECTS, aider.NAME, TEXT)
 
 PRICE = "price"
-PRICES = ("input", "output", "cached_input")
+_PRICES = ("input", "output", "cached_input")
 KEYS = ("command", "prompt", "format", "resume", PRICE)
 
 _OPERATORS = frozenset("|&;<>()")
@@ -227,11 +227,11 @@ def _price(table: Table) -> Price | None:
     prices = table.inner(PRICE, f"the price of {table.label}")
     if prices is None:
         return None
-    prices.only(PRICES)
-    for key in PRICES[:2]:
+    prices.only(_PRICES)
+    for key in _PRICES[:2]:
         if key not in prices.values:
             prices.complain(f"{prices.label} has no {key}", hint=f"add {key} = USD, for a million tokens")
-    amounts = {key: prices.number(key, 0.0, 0.0, _MOST_USD) for key in PRICES if key in prices.values}
+    amounts = {key: prices.number(key, 0.0, 0.0, _MOST_USD) for key in _PRICES if key in prices.values}
     return Price(amounts.get("input", 0.0), amounts.get("output", 0.0), amounts.get("cached_input"))
 
 

@@ -117,7 +117,7 @@ class Watchdog:
 
     def hear(self) -> list[str]:
         """Returns what it reports of the command, without waiting: `ended CODE`, `alone`. Raises `Gone`."""
-        if is_readable(self.reports, 0):
+        if _is_readable(self.reports, 0):
             self._receive()
         *lines, self._heard = self._heard.split(b"\n")
         self._is_busy = self._is_busy and b"alone" not in lines
@@ -172,7 +172,7 @@ class Watchdog:
 
     def _next_report(self) -> str:
         while b"\n" not in self._heard:
-            if is_readable(self.reports, _TICK):
+            if _is_readable(self.reports, _TICK):
                 self._receive()
             else:
                 self._wake()
@@ -186,9 +186,9 @@ class Watchdog:
         self._heard += said
 
     def _start(self) -> None:
-        theirs_orders, orders = make_pipe()
-        output, theirs_output = make_pipe()
-        reports, theirs_reports = make_pipe()
+        theirs_orders, orders = _make_pipe()
+        output, theirs_output = _make_pipe()
+        reports, theirs_reports = _make_pipe()
         theirs = (theirs_orders, theirs_output, theirs_output, theirs_reports, output)
         actions = [(os.POSIX_SPAWN_DUP2, fd, number) for number, fd in enumerate(theirs)]
         env, words = {**os.environ, WATCHDOG_VARIABLE: processes.own_name()}, ["0"]
@@ -210,7 +210,7 @@ class Watchdog:
         self._orders, self.output, self.reports = orders, output, reports
 
 
-def is_readable(fd: int, milliseconds: float | None) -> bool:
+def _is_readable(fd: int, milliseconds: float | None) -> bool:
     """Returns whether there is something to be read, or its end, after so long at the most."""
     poll = select.poll()  # `select` refuses file descriptors above 1023
     poll.register(fd, select.POLLIN)
@@ -220,7 +220,7 @@ def is_readable(fd: int, milliseconds: float | None) -> bool:
 def drain(fd: int) -> bytes:
     """Returns what is in a pipe to which nobody writes any more."""
     found = b""
-    while is_readable(fd, 0):
+    while _is_readable(fd, 0):
         chunk = os.read(fd, _CHUNK)
         if not chunk:
             break
@@ -228,7 +228,7 @@ def drain(fd: int) -> bytes:
     return found
 
 
-def make_pipe() -> tuple[int, int]:
+def _make_pipe() -> tuple[int, int]:
     """Returns both ends of a pipe, reading end first. No child inherits them, and neither has a number that the supervisor's ends get.
 
     Where our standard streams are closed, a pipe gets their numbers; given to a child as one of its streams, it would be overwritten.

@@ -14,21 +14,21 @@ from gitckpt.model.errors import UsageError
 from gitckpt.model.values import dataclass
 
 
-def run_loop(context: Context) -> Ended:
+def _run_loop(context: Context) -> Ended:
     """Lets an agent work at a plan, again and again, until it is carried out."""
     from gitckpt.durable.phases.loop.loop import Loop
 
     return Loop(context).go()
 
 
-def run_review(context: Context) -> Ended:
+def _run_review(context: Context) -> Ended:
     """Lets a coder work at a task and a reviewer judge the work, until it is approved."""
     from gitckpt.durable.phases.review.phase import carry_out
 
     return carry_out(context)
 
 
-def ask_agent(context: Context) -> Ended:
+def _ask_agent(context: Context) -> Ended:
     """Asks an agent what a file says."""
     from gitckpt.durable.phases.agent import ask
 
@@ -68,12 +68,12 @@ class Step:
     require: Callable[[Given, Callable[[str], str]], None] | None = None
 
 
-LOOP_OPTIONS = (
+_LOOP_OPTIONS = (
     *("plan", "issues", "epic", "agent", "prompt", "conversation", "tests", "done", "until_tests_pass"),
     *("max_iterations", "max_budget", "pause", "agent_timeout", "idle_timeout", "test_timeout"),
 )
 
-REVIEW_OPTIONS = (
+_REVIEW_OPTIONS = (
     *("task", "title", "coder", "reviewer", "lint", "lint_retries", "filters"),
     *("epic", "max_cycles", "max_budget", "agent_timeout", "force"),
 )
@@ -81,9 +81,9 @@ REVIEW_OPTIONS = (
 STEPS = {
     "read plan": Step(read_plan),
     "generate branch": Step(generate_branch),
-    "agent": Step(ask_agent, ("agent", "prompt", "agent_timeout")),
-    "loop": Step(run_loop, LOOP_OPTIONS, ("loop",), _require_loop),
-    "review": Step(run_review, REVIEW_OPTIONS, ("review",), _require_review),
+    "agent": Step(_ask_agent, ("agent", "prompt", "agent_timeout")),
+    "loop": Step(_run_loop, _LOOP_OPTIONS, ("loop",), _require_loop),
+    "review": Step(_run_review, _REVIEW_OPTIONS, ("review",), _require_review),
 }
 """Name → what it does."""
 

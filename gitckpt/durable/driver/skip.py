@@ -51,7 +51,7 @@ def _rlm(definition: PipelineDefinition, given: Given) -> dict[str, str]:
     if hierarchy is None:
         return {}
     try:
-        found = has_criteria(hierarchy)
+        found = _has_criteria(hierarchy)
     except (ValueError, RecursionError) as error:
         raise UsageError(f"{given.inputs[name]}, the input {name}, is not JSON: {error}", hint="correct it, then start again") from None
     if not found:
@@ -59,7 +59,7 @@ def _rlm(definition: PipelineDefinition, given: Given) -> dict[str, str]:
     return dict.fromkeys(names[:2], "requirements with acceptance criteria are given")
 
 
-def has_criteria(data: bytes) -> bool:
+def _has_criteria(data: bytes) -> bool:
     """Tells whether a hierarchy of requirements has acceptance criteria for one of its children.
 
     Args:

@@ -12,7 +12,7 @@ from gitckpt.model.names import closest, folded
 from gitckpt.model.values import dataclass, field
 
 CHECKPOINT, BATCH, FULLY_AUTONOMOUS = "checkpoint", "batch", "fully_autonomous"
-AUTONOMIES = (CHECKPOINT, BATCH, FULLY_AUTONOMOUS)
+_AUTONOMIES = (CHECKPOINT, BATCH, FULLY_AUTONOMOUS)
 """When a run pauses: after each phase, where a group ends, never."""
 
 KEEP, REMOVE_WHEN_PUSHED = "keep", "remove_when_pushed"
@@ -181,7 +181,7 @@ def _phases(digest: Mapping[str, str]) -> dict[str, None]:
 
 
 def autonomy(text: str) -> str:
-    """Returns one of `AUTONOMIES`.
+    """Returns one of `_AUTONOMIES`.
 
     Args:
         text: its name, in any case, with spaces around it or not; `autonomous` is `fully_autonomous`.
@@ -192,8 +192,8 @@ def autonomy(text: str) -> str:
     require_text("autonomy", text)
     name = text.strip().lower()
     name = FULLY_AUTONOMOUS if name == "autonomous" else name
-    if name not in AUTONOMIES:
-        close = closest(name, AUTONOMIES)
-        hint = f"did you mean {close}?" if close else f"it is one of {', '.join(AUTONOMIES)}"
+    if name not in _AUTONOMIES:
+        close = closest(name, _AUTONOMIES)
+        hint = f"did you mean {close}?" if close else f"it is one of {', '.join(_AUTONOMIES)}"
         raise UsageError(f"{text!r} is no mode of autonomy", hint=hint)
     return name

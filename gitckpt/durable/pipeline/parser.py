@@ -14,9 +14,9 @@ from gitckpt.store.config.file import ConfigFile
 from gitckpt.store.config.settings import PIPELINES
 from gitckpt.store.config.table import Table
 
-PIPELINE_KEYS = (*(name for name in PipelineDefinition.__match_args__ if name not in ("name", "phases", "source")), "phases")
-PHASE_KEYS = tuple("with" if name == "options" else name for name in PhaseDefinition.__match_args__)
-RETRIES_KEYS = Retries.__match_args__
+_PIPELINE_KEYS = (*(name for name in PipelineDefinition.__match_args__ if name not in ("name", "phases", "source")), "phases")
+_PHASE_KEYS = tuple("with" if name == "options" else name for name in PhaseDefinition.__match_args__)
+_RETRIES_KEYS = Retries.__match_args__
 _USUAL, _USUAL_PHASE, _USUAL_RETRIES = PipelineDefinition("", ()), PhaseDefinition(""), Retries()
 """What stands for each key that is not there."""
 
@@ -37,7 +37,7 @@ def parse(text: str, path: str, known_steps: Mapping[str, Collection[str]], *, s
 
 
 def _pipeline(name: str, table: Table, known_steps: Mapping[str, Collection[str]], source: str) -> PipelineDefinition:
-    table.only(PIPELINE_KEYS)
+    table.only(_PIPELINE_KEYS)
     inputs = table.inputs("inputs")
     phases = [(each, _phase(each, known_steps, inputs)) for each in table.tables("phases", "phase")]
     if table.values.get("phases", []) == []:
@@ -68,7 +68,7 @@ def _autonomy(table: Table) -> str:
 
 
 def _phase(table: Table, known_steps: Mapping[str, Collection[str]], inputs: Collection[str]) -> PhaseDefinition:
-    table.only(PHASE_KEYS)
+    table.only(_PHASE_KEYS)
     run, use = _command(table, known_steps)
     return PhaseDefinition(
         name=table.name(phase.NOT_PHASES),
@@ -121,7 +121,7 @@ def _retries(table: Table) -> Retries:
         return Retries(attempts=table.count("retries", _USUAL_RETRIES.attempts))
     inner = table.inner("retries", f"retries of {table.label}")
     assert inner is not None
-    inner.only(RETRIES_KEYS)
+    inner.only(_RETRIES_KEYS)
     delay = inner.duration("delay", _USUAL_RETRIES.delay) or 0
     longest = inner.duration("max_delay", max(delay, _USUAL_RETRIES.max_delay)) or 0
     if longest < delay:

@@ -20,9 +20,9 @@ from gitckpt.store.config.table import Table
 SUPERPOWERS = "superpowers"
 """The graph that a run has where nobody says otherwise."""
 
-GRAPH_KEYS = ("description", "mirror", "steps", "aliases", "max_fix_cycles", "max_iterations")
-STEP_KEYS = ("name", "on_pass", "on_fail", "agent", "optional", "only_if", "tasks", "fix_cycle", "version_key")
-RESERVED = (COMPLETE, *STATUSES, *phase.NOT_PHASES)
+_GRAPH_KEYS = ("description", "mirror", "steps", "aliases", "max_fix_cycles", "max_iterations")
+_STEP_KEYS = ("name", "on_pass", "on_fail", "agent", "optional", "only_if", "tasks", "fix_cycle", "version_key")
+_RESERVED = (COMPLETE, *STATUSES, *phase.NOT_PHASES)
 """What no step may be called: where the steps end, statuses, and names of checkpoints that have nothing to do with steps."""
 
 _PRESET = os.path.join(os.path.dirname(__file__), "superpowers.toml")
@@ -78,7 +78,7 @@ def parse(text: str, path: str) -> dict[str, Graph]:
 
 
 def _graph(name: str, table: Table) -> Graph:
-    table.only(GRAPH_KEYS)
+    table.only(_GRAPH_KEYS)
     mirror = table.text("mirror", one_line=True)
     wrong = mirror_file.problem(mirror) if mirror is not None else None
     if wrong is not None:
@@ -88,7 +88,7 @@ def _graph(name: str, table: Table) -> Graph:
     tables = table.tables("steps", "step")
     if not tables:
         table.complain(f"{table.label} has no steps", "steps", hint=f"add [[steps.{name}.steps]] with a name")
-    names = [each.name(RESERVED) for each in tables]
+    names = [each.name(_RESERVED) for each in tables]
     needed = [name for name, each in zip(names, tables, strict=True) if each.values.get("optional") is not True]
     steps = tuple(_step(each, names, next((n for n in needed if n not in names[: i + 1]), COMPLETE)) for i, each in enumerate(tables))
     aliases = table.strings("aliases", f"aliases of {table.label}")
@@ -113,7 +113,7 @@ def _step(table: Table, names: Sequence[str], following: str) -> StepDefinition:
         names: of all steps.
         following: what it leads to where it does not say.
     """
-    table.only(STEP_KEYS)
+    table.only(_STEP_KEYS)
     for key in ("on_pass", "on_fail"):
         target = table.text(key)
         if target is not None and target not in names and target != COMPLETE:

@@ -32,7 +32,7 @@ _MOST_VALUES, _MOST_KEYS = 400_000, 150_000
 _MOST_REMARKS = 20
 _TOKENS = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"|([,\[{])|(:)', re.DOTALL)
 
-DEEPEST = 190
+_DEEPEST = 190
 """So many levels of tables and lists are taken over: a state has 200, and puts some around them."""
 
 _DIGITS = 4000
@@ -178,8 +178,8 @@ def _storable(value: Any, remarks: Remarks, depth: int, count: list[int]) -> Any
         raise Unreadable(f"it has more than {_MOST_VALUES:,} values")
     if isinstance(value, str):
         return _text(value, remarks)
-    if isinstance(value, (dict, list)) and depth >= DEEPEST:
-        remarks.add(f"has values more than {DEEPEST} levels deep: the original alone has them")
+    if isinstance(value, (dict, list)) and depth >= _DEEPEST:
+        remarks.add(f"has values more than {_DEEPEST} levels deep: the original alone has them")
         return "…"
     if isinstance(value, dict):
         return {_text(key, remarks): _storable(each, remarks, depth + 1, count) for key, each in value.items()}

@@ -13,7 +13,7 @@ from gitckpt.formats.systems.record import FORGE, FORMATS, NEBULA, QUASAR, RLM_A
 SUFFIXES = (".json", ".yaml", ".yml", ".toml")
 """How the names of files end that are looked into where a directory is searched."""
 
-HOMES = (".rlm-act-checkpoints", ".workflow-checkpoints", ".forge/runs", "conductor/tracks")
+_HOMES = (".rlm-act-checkpoints", ".workflow-checkpoints", ".forge/runs", "conductor/tracks")
 """Directories that belong to these tools: what lies there and cannot be read is told of."""
 
 NAMES = {name: name for name in FORMATS if name != NEBULA}
@@ -75,7 +75,7 @@ def is_at_home(path: str) -> bool:
     parts = path.split("/")
     name = parts[-1]
     where = "/".join(parts[:-1])
-    if any(f"/{home}/" in f"/{where}/" for home in HOMES):
+    if any(f"/{home}/" in f"/{where}/" for home in _HOMES):
         return name.endswith(SUFFIXES) and ("conductor/tracks" not in where or name == "metadata.json")
     return name == "nebula.state.toml" or name.endswith(".nebula.state.toml") or (name.startswith("checkpoint") and name.endswith(".toml"))
 

@@ -20,7 +20,7 @@ from gitckpt.model.readers import jsonable
 
 PHASES = ("research", "decomposition", "tdd_planning", "multi_doc", "beads_sync", "implementation")
 
-ALSO = {"planning": "tdd_planning", "phase_decomposition": "multi_doc", "beads_integration": "beads_sync"}
+_ALSO = {"planning": "tdd_planning", "phase_decomposition": "multi_doc", "beads_integration": "beads_sync"}
 """The names that its requirements give to phases which its code calls otherwise."""
 
 _STATUSES = ("complete", "failed", "skipped")
@@ -145,7 +145,7 @@ def _drive(state: Mapping[str, Any], results: Mapping[str, Mapping[str, Any]], r
 
 
 def _phase(name: str) -> str:
-    return ALSO.get(name, name)
+    return _ALSO.get(name, name)
 
 
 def _label(said: str, remarks: Remarks) -> str:

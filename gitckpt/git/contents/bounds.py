@@ -47,10 +47,10 @@ def require(repository: Repository, snapshot: str | None, commit: str) -> None:
     if whole.flaw:
         raise UnsoundSnapshot(f"{whole.flaw}: {'the snapshot' if snapshot else 'the commit'} {snapshot or commit} leads to it", hint=HINT)
     if is_beyond:
-        raise UnsoundSnapshot(too_much(snapshot or commit), hint=HINT)
+        raise UnsoundSnapshot(_too_much(snapshot or commit), hint=HINT)
 
 
-def too_much(tree: str) -> str:
+def _too_much(tree: str) -> str:
     """Returns what is said of a tree that nobody lists."""
     return f"the tree {tree} holds more than {budget.SNAPSHOT.count:,} paths, or directories within each other without end"
 

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from gitckpt.git.repository import Repository
     from gitckpt.git.worktree.index import PrivateIndex
 
-UNUSABLE = os.path.join("damaged", "packed")
+_UNUSABLE = os.path.join("damaged", "packed")
 """The file in the private directory."""
 
 
@@ -24,20 +24,20 @@ def tree_of(index: PrivateIndex) -> str:
         GitError: entries are in conflict, or git cannot write.
     """
     tree = index.write_tree()
-    if os.path.exists(os.path.join(index.repository.private_dir, UNUSABLE)):
-        write_anew(index.repository, index.path)
+    if os.path.exists(os.path.join(index.repository.private_dir, _UNUSABLE)):
+        _write_anew(index.repository, index.path)
     return tree
 
 
 def note(repository: Repository, oid: str) -> None:
     """Notes a tree that is to be written anew."""
-    path = os.path.join(repository.make_private_dir(), UNUSABLE)
+    path = os.path.join(repository.make_private_dir(), _UNUSABLE)
     os.makedirs(os.path.dirname(path), exist_ok=True)
     with open(path, "a", encoding="ascii") as file:
         file.write(f"{oid}\n")
 
 
-def write_anew(repository: Repository, index: str) -> None:
+def _write_anew(repository: Repository, index: str) -> None:
     """Writes those of the noted trees that an index stands for.
 
     Args:
@@ -47,7 +47,7 @@ def write_anew(repository: Repository, index: str) -> None:
         GitError: one cannot be written.
     """
     try:
-        with open(os.path.join(repository.private_dir, UNUSABLE), encoding="ascii", errors="replace") as file:
+        with open(os.path.join(repository.private_dir, _UNUSABLE), encoding="ascii", errors="replace") as file:
             noted = set(file.read().split())
     except FileNotFoundError:
         return
@@ -64,6 +64,6 @@ def write_anew(repository: Repository, index: str) -> None:
 def forget(repository: Repository) -> None:
     """Lets go what was noted."""
     try:
-        os.unlink(os.path.join(repository.private_dir, UNUSABLE))
+        os.unlink(os.path.join(repository.private_dir, _UNUSABLE))
     except FileNotFoundError:
         pass

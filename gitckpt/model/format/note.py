@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 MOST = 20
 """So many lines the note of a commit has, the newest; one more says how many checkpoints have none."""
 
-NAMED = 100
+_NAMED = 100
 """So many other commits the last line of a note names."""
 
 
@@ -66,7 +66,7 @@ class Note:
         out, shown = ordered[:-MOST], ordered[-MOST:]
         named = [*origins([link_id(line) for line in reversed(out)]), *self.commits] if out else self.commits
         rest = self.left_out + len(out)
-        others = list(dict.fromkeys(oid for oid in named if oid and oid != commit))[:NAMED]
+        others = list(dict.fromkeys(oid for oid in named if oid and oid != commit))[:_NAMED]
         of = f" of {' '.join(others)}" if others else ""
         return [*self.others, *shown, *([f"and {rest} more{of}"] if rest else [])]
 

@@ -44,7 +44,7 @@ def git_sha(take: TableReader, text: str) -> str:
     return text
 
 
-def optional_oid(take: TableReader, key: str) -> str | None:
+def _optional_oid(take: TableReader, key: str) -> str | None:
     """Returns an oid in a key that may be absent."""
     text = take.optional(key, str)
     if text is not None and not ids.is_oid(text):
@@ -62,13 +62,13 @@ def _tables(take: TableReader, key: str) -> Iterator[TableReader]:
 
 def worktree(take: TableReader) -> Worktree:
     """Returns the table `[worktree]`."""
-    tree = optional_oid(take, "tree")
+    tree = _optional_oid(take, "tree")
     omitted = [
         Omitted(
             inner.required("path", str),
             inner.required("reason", str),
             count(inner, "size", 0),
-            optional_oid(inner, "oid"),
+            _optional_oid(inner, "oid"),
             inner.optional("dirty", bool),
             unknown=inner.rest,
         )
@@ -98,7 +98,7 @@ def worktree(take: TableReader) -> Worktree:
         dirty=take.required("dirty", bool),
         tree=tree,
         operation=take.optional("operation", str),
-        operation_commit=optional_oid(take, "operation_commit"),
+        operation_commit=_optional_oid(take, "operation_commit"),
         omitted=tuple(omitted),
         submodules=tuple(submodules),
         converted=take.texts("converted"),

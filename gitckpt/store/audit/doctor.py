@@ -27,7 +27,7 @@ from gitckpt.store.retention import maintenance, sweep
 
 _ALLOW = "see what that means, and allow it: git ckpt allow"
 
-STALE_AFTER = 600
+_STALE_AFTER = 600
 """A lock file older than this, in seconds, was most likely left by a crash, also where the system does not tell."""
 
 
@@ -159,7 +159,7 @@ def _locks(store: Checkpoints) -> list[Finding]:
     for path in places:
         found = leftovers.mark(path)
         age = now - int(found.changed) if found is not None else 0
-        if path not in left and age <= STALE_AFTER:
+        if path not in left and age <= _STALE_AFTER:
             continue
         said = "and no git that runs here can have made it" if path in left else "most likely a crash left it behind"
         after = "; whoever needs it next removes it" if path in left and locks.is_ours(repository, path) else ""

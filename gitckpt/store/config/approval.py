@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from gitckpt.git.repository import Repository
 
 FILE = "allowed"
-LOCK_FILE = "allowed.lock"
+_LOCK_FILE = "allowed.lock"
 _DECLINED = "-"
 _PATIENCE = 10.0
 
@@ -86,7 +86,7 @@ def forget(repository: Repository) -> bool:
 
 
 def _turn(repository: Repository) -> Lock:
-    return Lock(os.path.join(repository.make_private_dir(), LOCK_FILE), _PATIENCE)
+    return Lock(os.path.join(repository.make_private_dir(), _LOCK_FILE), _PATIENCE)
 
 
 def _lines(repository: Repository) -> list[str]:

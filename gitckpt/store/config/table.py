@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
     D = TypeVar("D")
 
-MAX_NAME = 100
-MAX_DURATION = 36_500 * 86400 * times.MICRO
+_MAX_NAME = 100
+_MAX_DURATION = 36_500 * 86400 * times.MICRO
 """A century: what is longer is a slip, and instants beyond the year 9999 cannot be written."""
 
 MANY = 999_999
@@ -193,7 +193,7 @@ class Table(table.TableReader):
         length = self._length(key, "a duration", "30m")
         if length is None:
             return default
-        if length > MAX_DURATION or (positive and not length):
+        if length > _MAX_DURATION or (positive and not length):
             problem = "more than a century" if length else "no time at all"
             self.complain(f"{key} in {self.label}: {self.values[key]!r} is {problem}", key)
             return default
@@ -305,4 +305,4 @@ def name_problem(name: str) -> str | None:
         return "has a control character"
     if "/" in name:
         return "has a /"
-    return f"is longer than {MAX_NAME} characters" if len(name) > MAX_NAME else None
+    return f"is longer than {_MAX_NAME} characters" if len(name) > _MAX_NAME else None

@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 PACKAGE_DIR = os.path.dirname(os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))))
 """The directory that holds the package `gitckpt`."""
 
-NEW_FILE = b"#!/bin/sh\n"
-NEW_MODE = 0o755
+_NEW_FILE = b"#!/bin/sh\n"
+_NEW_MODE = 0o755
 
 _BEGIN = b"# >>> gitckpt >>>"
 _END = b"# <<< gitckpt <<<"
@@ -120,7 +120,7 @@ class HookFile:
     @property
     def is_ours(self) -> bool:
         """Whether we created it and nobody added to it."""
-        return _CREATED in (self.block or b"") and without_blocks(self.data or b"") == NEW_FILE
+        return _CREATED in (self.block or b"") and without_blocks(self.data or b"") == _NEW_FILE
 
     @property
     def quoted(self) -> str:
@@ -150,11 +150,11 @@ class HookFile:
     def with_block(self, event: str, pin: Pin) -> FileChange | None:
         """Returns the change that puts the block in, or renews it; None where it is there already."""
         if self.data is None:
-            return FileChange(self, NEW_FILE + pin.block(event, created=True) + b"\n", NEW_MODE, f"{event}: wrote {self.path}")
+            return FileChange(self, _NEW_FILE + pin.block(event, created=True) + b"\n", _NEW_MODE, f"{event}: wrote {self.path}")
         old = self.block
         new = pin.block(event, created=_CREATED in (old or b""))
         data = _inserted(self.data, new)
-        mode = NEW_MODE if self.is_ours and not self.is_executable else self.mode
+        mode = _NEW_MODE if self.is_ours and not self.is_executable else self.mode
         if (data, mode) == (self.data, self.mode):
             return None
         return FileChange(self, data, mode, f"{event}: {'renewed the block in' if old else 'added a block to'} {self.path}")

@@ -23,15 +23,15 @@ SET_BY_INIT = "ckpt.setByInit"
 """Names of what the user did not have before us, and what goes with us."""
 
 REWRITE_REF = "notes.rewriteRef"
-REWRITE_MODE = "notes.rewriteMode"
+_REWRITE_MODE = "notes.rewriteMode"
 OUR_NOTES = f"{NOTES[:-1]}[{NOTES[-1]}]"
 """A pattern that matches our notes alone: as long as a ref is not there, git warns at each amend where it is named; not of a pattern."""
-CRUFT_PACKS = "gc.cruftPacks"
+_CRUFT_PACKS = "gc.cruftPacks"
 """Whether git keeps garbage in packs, for the two weeks that it is kept: git before 2.41 makes each object a file, and warns of them."""
 MADE_DIRECTORY = "hooks directory"
 
-SORTED_UNION = "cat_sort_uniq"
-VALUES = ((REWRITE_REF, OUR_NOTES), (REWRITE_REF, NOTES), (REWRITE_MODE, SORTED_UNION), (CRUFT_PACKS, "true"))
+_SORTED_UNION = "cat_sort_uniq"
+VALUES = ((REWRITE_REF, OUR_NOTES), (REWRITE_REF, NOTES), (_REWRITE_MODE, _SORTED_UNION), (_CRUFT_PACKS, "true"))
 """What `init` sets, or once set, and `uninit` takes out again where nobody has changed it."""
 
 
@@ -61,11 +61,11 @@ class HookSettings:
     def rewrites_other_notes(self) -> bool:
         """Tells whether a person has settled, for this repository or for all, how git carries notes of their own."""
         others = [ref for ref in self._everywhere.get(REWRITE_REF.lower(), []) if ref not in (NOTES, OUR_NOTES)]
-        return bool(others or self._everywhere.get(REWRITE_MODE.lower()))
+        return bool(others or self._everywhere.get(_REWRITE_MODE.lower()))
 
     def keeps_garbage_together(self) -> bool:
         """Tells whether somebody has said, for this repository or for all, how git keeps what nothing leads to."""
-        return CRUFT_PACKS.lower() in self._everywhere
+        return _CRUFT_PACKS.lower() in self._everywhere
 
     def set(self, name: str, value: str, undo: ExitStack) -> bool:
         """Gives a name one value; returns whether it had another."""
@@ -102,9 +102,9 @@ def follow_rewrites(settings: HookSettings, undo: ExitStack) -> list[str]:
         return []
     is_older = REWRITE_REF in by_us and NOTES in settings.all(REWRITE_REF)  # as it was set once
     wanted = [(REWRITE_REF, OUR_NOTES)] if is_older or not settings.rewrites_notes() else []
-    if not settings.all(REWRITE_MODE) and (REWRITE_MODE in by_us or not settings.rewrites_other_notes()):
+    if not settings.all(_REWRITE_MODE) and (_REWRITE_MODE in by_us or not settings.rewrites_other_notes()):
         # Otherwise not: the mode holds for all notes, and would sort the lines of the user's own.
-        wanted.append((REWRITE_MODE, SORTED_UNION))
+        wanted.append((_REWRITE_MODE, _SORTED_UNION))
     for name, _ in wanted:
         settings.add(SET_BY_INIT, name, undo)  # first: what is set and not noted would stay for ever after a kill
     for name, value in wanted:
@@ -118,9 +118,9 @@ def keep_garbage_together(settings: HookSettings, undo: ExitStack) -> list[str]:
     """Makes git keep what expires in packs until it goes; returns what it did."""
     if settings.keeps_garbage_together():
         return []
-    settings.add(SET_BY_INIT, CRUFT_PACKS, undo)  # first, as above
-    settings.add(CRUFT_PACKS, "true", undo)
-    return [f"added {CRUFT_PACKS} = true to the configuration"]
+    settings.add(SET_BY_INIT, _CRUFT_PACKS, undo)  # first, as above
+    settings.add(_CRUFT_PACKS, "true", undo)
+    return [f"added {_CRUFT_PACKS} = true to the configuration"]
 
 
 def hooks_directory(repository: Repository) -> str:

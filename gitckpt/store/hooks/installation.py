@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from gitckpt.store.hooks.files import FileChange, HookFile
     from gitckpt.store.hooks.managers import Manager
 
-MODES = ("auto", "config", "files", "external", "none")
+_MODES = ("auto", "config", "files", "external", "none")
 CONFIG_HOOKS_SINCE = (2, 54)
 """The first git that takes hooks from its configuration."""
 
@@ -152,7 +152,7 @@ def inspect(
     """
     settings = HookSettings(repository)
     mode = settings.last(git_settings.MODE)
-    if mode not in MODES[1:]:
+    if mode not in _MODES[1:]:
         return [Finding("hooks-not-installed", repository.common_dir, "gitckpt was never set up in this repository", _INIT)]
     directory = hooks_directory(repository)
     owner = managers.detect(repository, directory)
@@ -183,7 +183,7 @@ def outlook(repository: Repository, *, version: tuple[int, ...]) -> str:
         RepositoryError: a hook file cannot be read.
     """
     mode = HookSettings(repository).last(git_settings.MODE)
-    if mode not in MODES[1:]:
+    if mode not in _MODES[1:]:
         return "not installed"
     if mode == "none":
         return mode
@@ -199,8 +199,8 @@ def _pin(python: str, package_dir: str) -> Pin:
 
 
 def _mode(asked: str, version: tuple[int, ...], settings: HookSettings, *, is_managed: bool) -> str:
-    if asked not in MODES:
-        raise UsageError(f"no such way to install hooks: {asked}", hint=f"one of {', '.join(MODES)}")
+    if asked not in _MODES:
+        raise UsageError(f"no such way to install hooks: {asked}", hint=f"one of {', '.join(_MODES)}")
     has_config_hooks = version >= CONFIG_HOOKS_SINCE
     if asked == "config" and not has_config_hooks:
         needed, have = (".".join(map(str, numbers)) for numbers in (CONFIG_HOOKS_SINCE, version))
@@ -211,7 +211,7 @@ def _mode(asked: str, version: tuple[int, ...], settings: HookSettings, *, is_ma
     if asked != "auto":
         return asked
     before = settings.last(git_settings.MODE)
-    if settings.last(git_settings.CHOSEN) and before in MODES[1:] and (before != "config" or has_config_hooks):
+    if settings.last(git_settings.CHOSEN) and before in _MODES[1:] and (before != "config" or has_config_hooks):
         return before
     if has_config_hooks:
         return "config"

@@ -175,10 +175,10 @@ def draft(
         rewound_to=details.get("rewound_to"),
     )
     fields = codec.fields(drafted)
-    return drafted, fields, require_valid(fields, state)
+    return drafted, fields, _require_valid(fields, state)
 
 
-def require_valid(fields: Mapping[str, Any], state: Mapping[str, Any] | None) -> dict[str, Any] | None:
+def _require_valid(fields: Mapping[str, Any], state: Mapping[str, Any] | None) -> dict[str, Any] | None:
     """Returns the state to write.
 
     Args:
@@ -244,7 +244,7 @@ class Changing:
         if self._progress_of is not None:
             self.checkpoint = replace(self.checkpoint, progress=self._progress_of(self.state))
             self._fields["progress"] = codec.fields(self.checkpoint).get("progress")
-        require_valid({**self._fields, "sequence": None, "parent": None}, self.state)
+        _require_valid({**self._fields, "sequence": None, "parent": None}, self.state)
         return self.state
 
 

@@ -35,7 +35,7 @@ def find(text: str, repository: Repository, index: Index, linked: Callable[[str]
 def _latest(repository: Repository, index: Index) -> str:
     """Returns the newest checkpoint that was written here, and not before files were replaced: what was fetched may have any date."""
     for limit in (_FIRST, None):
-        meant = first_written_here(index.select(Query(limit=limit)), repository)
+        meant = _first_written_here(index.select(Query(limit=limit)), repository)
         if meant is not None:
             return meant.id
     outside = index.select(Query(in_run=False))
@@ -49,7 +49,7 @@ def _latest(repository: Repository, index: Index) -> str:
     raise NotFoundError("there are no checkpoints yet", hint="make one: git ckpt save")
 
 
-def first_written_here(entries: Sequence[Entry], repository: Repository) -> Entry | None:
+def _first_written_here(entries: Sequence[Entry], repository: Repository) -> Entry | None:
     """Returns the first checkpoint that was written here, and not before files were replaced; None where none was.
 
     Args:
@@ -143,7 +143,7 @@ def _by_rev(text: str, repository: Repository, linked: Callable[[str], Sequence[
     there = linked(commit)
     if not there:
         raise NotFoundError(f"no checkpoint is linked to commit {commit[:10]} ({text})", hint=_LIST)
-    meant = first_written_here(there, repository) or next((entry for entry in there if entry.trigger != SAFETY), None)
+    meant = _first_written_here(there, repository) or next((entry for entry in there if entry.trigger != SAFETY), None)
     if meant is None:  # or a restore of it, given twice, would take itself back
         only = "only what was there before files were replaced is linked to"
         raise NotFoundError(f"{only} commit {commit[:10]} ({text})", hint=f"to take that back: git ckpt undo; or {_LIST}")

@@ -56,7 +56,7 @@ From the templates of github/gitignore, the paths that gitleaks, detect-secrets 
 code is not among them, whatever it is about: what is left out is work that is not kept.
 """
 
-FORMS = (".env*.example", ".env*.sample", ".env*.template", ".env*.dist", "*.pub")
+_FORMS = (".env*.example", ".env*.sample", ".env*.template", ".env*.dist", "*.pub")
 """Names that are among `SECRETS` and made to be shown: forms to fill in, public keys."""
 
 
@@ -140,7 +140,7 @@ class Limits:
         """Returns the pattern of `secrets` that the name of a file matches; None for none."""
         *above, name = os.fsdecode(path).lower().split("/")
         found = self._secret(above, name)
-        if found is not None and self.secrets == SECRETS and any(fnmatch.fnmatchcase(name, form) for form in FORMS):
+        if found is not None and self.secrets == SECRETS and any(fnmatch.fnmatchcase(name, form) for form in _FORMS):
             return None
         return found
 

@@ -33,12 +33,12 @@ def is_whole(repository: Repository, checkpoint: Checkpoint, parts: Parts = lamb
 
     Args:
         checkpoint: was recorded just now.
-        parts: as for `own_objects`.
+        parts: as for `_own_objects`.
     """
     for one in checkpoint.worktree.submodules if checkpoint.worktree is not None else ():
         if not modules.is_held(repository, modules.unquoted(one.path), layout.CHECKPOINTS + one.checkpoint):
             return False  # whoever removed the last one that named it was faster
-    own = own_objects(repository, checkpoint.tree, checkpoint.git_sha, parts) if checkpoint.tree is not None else set()
+    own = _own_objects(repository, checkpoint.tree, checkpoint.git_sha, parts) if checkpoint.tree is not None else set()
     if own is None:
         return False
     # In this order: a gc that is over by the first question has deleted all it will by the second.
@@ -66,11 +66,11 @@ def hold(repository: Repository, objects: Objects, tree: str, commit: str) -> bo
     """
     if not gc_is_running(repository.common_dir):
         return True
-    own = own_objects(repository, tree, commit)
+    own = _own_objects(repository, tree, commit)
     return own is not None and objects.hold(own)
 
 
-def own_objects(repository: Repository, tree: str, commit: str, parts: Parts = lambda _commit, _files: None) -> set[str] | None:
+def _own_objects(repository: Repository, tree: str, commit: str, parts: Parts = lambda _commit, _files: None) -> set[str] | None:
     """Returns the objects of a snapshot that its linked commit does not hold; None where some cannot be read.
 
     Args:

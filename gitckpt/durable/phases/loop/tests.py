@@ -11,8 +11,8 @@ from gitckpt.durable.command.execution import EXIT, Ending
 from gitckpt.model.values import dataclass
 from gitckpt.store.secrets import detector
 
-PYTEST = "pytest -v --tb=short"
-MAKE = "make test"
+_PYTEST = "pytest -v --tb=short"
+_MAKE = "make test"
 NONE = "no test command found: pytest is not installed, and no Makefile has a target test; name one: --tests COMMAND"
 
 _MAKEFILES = ("GNUmakefile", "makefile", "Makefile")
@@ -42,12 +42,12 @@ def choose(path: str, env: Mapping[str, str]) -> str:
         env: with the PATH on which pytest is looked for.
     """
     if shutil.which("pytest", path=env.get("PATH", os.defpath)):
-        return PYTEST
+        return _PYTEST
     for name in _MAKEFILES:
         makefile = os.path.join(path, name)
         if os.path.isfile(makefile):
             with open(makefile, encoding="utf-8", errors="replace") as file:
-                return MAKE if _TARGET.search(file.read()) else ""  # make reads the first that is there, and no other
+                return _MAKE if _TARGET.search(file.read()) else ""  # make reads the first that is there, and no other
     return ""
 
 

@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from typing import Any, ClassVar
 
 
-TRIGGER = "review"
+_TRIGGER = "review"
 CODER, REVIEWER = "coder", "reviewer"
 
 _LINT_FIX = " (lint fix)"
@@ -334,7 +334,7 @@ class Review:
         self._state = state = replace(self._state, git_sha=self._commits.head(), created_at=times.to_text(self._clock()))
         self._journal.state[KEY] = state.to_state()
         progress = Progress(current_phase=state.cycle, total_phases=state.max_cycles, current_task=state.failed_in or state.phase)
-        self._journal.milestone(trigger=TRIGGER, message=message, progress=progress, errors=[storable(each) for each in errors])
+        self._journal.milestone(trigger=_TRIGGER, message=message, progress=progress, errors=[storable(each) for each in errors])
 
     def _result(self) -> Verdict:
         state = self._state

@@ -27,11 +27,11 @@ from gitckpt.store.runs import run_files
 AGENT_TIMEOUT, CHECK_TIMEOUT, TRACKER_TIMEOUT = 3600.0, 600.0, 30.0
 """How long an answer, the linter or a filter, and an answer of the tracker may take, in seconds."""
 
-LONGEST_DESCRIPTION = 3000
+_LONGEST_DESCRIPTION = 3000
 """How many characters of a finding a tracker is told."""
 
-FORCE = "force"
-REFACTORING = "refactoring"
+_FORCE = "force"
+_REFACTORING = "refactoring"
 """The file of a run in which a person says what its task has become."""
 
 
@@ -105,7 +105,7 @@ def read(said: Callable[[str], str]) -> ReviewOptions:
         lint_retries=options.count("lint_retries", said("lint_retries"), usual.lint_retries),
         filters=filters,
         epic=said("epic"),
-        force=options.agreed(FORCE, said(FORCE)),
+        force=options.agreed(_FORCE, said(_FORCE)),
     )
 
 
@@ -120,12 +120,12 @@ def refactor(directory: str, task: str) -> None:
         WorktreeError: it cannot be written.
     """
     run_files.make_directory(directory)
-    run_files.replace_file(os.path.join(directory, REFACTORING), task.encode("utf-8", "replace"))
+    run_files.replace_file(os.path.join(directory, _REFACTORING), task.encode("utf-8", "replace"))
 
 
 def _refactoring(directory: str) -> str | None:
     try:
-        with open(os.path.join(directory, REFACTORING), encoding="utf-8", errors="replace") as file:
+        with open(os.path.join(directory, _REFACTORING), encoding="utf-8", errors="replace") as file:
             return file.read()
     except OSError:
         return None
@@ -134,8 +134,8 @@ def _refactoring(directory: str) -> str | None:
 def _settle_force(context: Context, options: ReviewOptions) -> None:
     """Forgets that it was forced: that counts for one attempt."""
     run = context.run
-    if options.force and FORCE in run.pipeline.inputs:
-        run.change(replace(run.pipeline, inputs={**run.pipeline.inputs, FORCE: ""}))
+    if options.force and _FORCE in run.pipeline.inputs:
+        run.change(replace(run.pipeline, inputs={**run.pipeline.inputs, _FORCE: ""}))
 
 
 class Filing:
@@ -173,7 +173,7 @@ class Filing:
         except TrackerFailed as error:
             return made, str(error)  # without knowing which there are, some would be made twice
         for finding in findings:
-            text = f"{finding.severity}, found in cycle {finding.cycle}\n\n{cut(finding.description, LONGEST_DESCRIPTION)}"
+            text = f"{finding.severity}, found in cycle {finding.cycle}\n\n{cut(finding.description, _LONGEST_DESCRIPTION)}"
             try:
                 made[finding.id] = there.get(finding.id) or self._beads.create(finding.id, finding.description, text)
             except TrackerFailed as error:

@@ -12,10 +12,10 @@ from gitckpt.durable.phases.review.finding import ReviewFinding
 from gitckpt.durable.phases.review.state import CycleState
 from gitckpt.model.values import dataclass
 
-FIRST_CYCLE = 2
+_FIRST_CYCLE = 2
 """The first cycle that can show it."""
 
-THRESHOLD = 0.6
+_THRESHOLD = 0.6
 _FILTER_WEIGHT, _OVERLAP_WEIGHT, _BURN_WEIGHT = 0.35, 0.40, 0.25
 _REPEATS, _OVERLAP = 2, 0.6
 """From where on the first two count in full. The third counts from an even share of the budget on, and in full from twice of it."""
@@ -60,8 +60,8 @@ class Signs:
 
 
 def signs(state: CycleState) -> Signs:
-    """Returns what a state shows at the end of a cycle that was not approved; nothing before `FIRST_CYCLE`."""
-    if state.cycle < FIRST_CYCLE:
+    """Returns what a state shows at the end of a cycle that was not approved; nothing before `_FIRST_CYCLE`."""
+    if state.cycle < _FIRST_CYCLE:
         return Signs()
     earlier = [each for each in state.all_findings if each.cycle < state.cycle]
     return Signs(repeats(state.filter_history), overlap(state.findings, earlier), burn(state))
@@ -70,7 +70,7 @@ def signs(state: CycleState) -> Signs:
 def reason(state: CycleState) -> str:
     """Returns why a state at the end of a cycle is taken for a struggle; "" where it is not."""
     seen = signs(state)
-    return seen.sentence() if seen.score >= THRESHOLD else ""
+    return seen.sentence() if seen.score >= _THRESHOLD else ""
 
 
 def repeats(history: Sequence[str]) -> int:

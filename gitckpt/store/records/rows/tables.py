@@ -27,7 +27,7 @@ Revision = tuple[int, int]
 PATIENCE = 5.0
 """How long a locked file is waited for, in seconds."""
 
-DEPTHS = [0, 2, 4, 6]
+_DEPTHS = [0, 2, 4, 6]
 """How many digits of a commit lead to the trees of notes of which is kept that they are plain."""
 
 _CACHE, _LARGE_CACHE = -2_000, -64_000
@@ -168,7 +168,7 @@ def keep_plain(connection: sqlite3.Connection, trees: Mapping[str, str], removal
     with connection:
         connection.execute("BEGIN IMMEDIATE")
         if connection.execute("SELECT removals FROM upkeep").fetchone() == (removals,):
-            some = ((path, tree) for path, tree in trees.items() if len(path) in DEPTHS)
+            some = ((path, tree) for path, tree in trees.items() if len(path) in _DEPTHS)
             connection.executemany("INSERT OR REPLACE INTO plain VALUES (?, ?)", some)
 
 
