@@ -170,6 +170,18 @@ def test_a_lock_of_somebody_else_keeps_it(plain: Store, work: Work) -> None:
     assert remove_worktree(inside(plain), work.run) is None
 
 
+@pytest.mark.parametrize("lost", ["commondir", "HEAD"])
+def test_one_that_git_does_not_see_stays_with_the_way_to_mend_it(plain: Store, work: Work, main_checkout: Checkout, lost: str) -> None:
+    file = main_checkout.path / ".git/worktrees" / work.run / lost
+    file.unlink()
+    path = work.worktree.path
+    said = f"git does not see its worktree {path} any more: git ckpt resume {work.run} mends that"
+    assert remove_worktree(inside(plain), work.run) == said
+    plain.resume(plain.find(work.run))
+    assert file.exists()
+    assert remove_worktree(inside(plain), work.run) is None
+
+
 def test_a_repository_of_a_submodule_that_is_nowhere_else_keeps_it(plain: Store, main_checkout: Checkout, work: Work) -> None:
     git_dir = main_checkout.path / ".git" / "worktrees" / work.run
     main_checkout.git("init", "--quiet", "--bare", str(git_dir / "modules" / "lib"))
