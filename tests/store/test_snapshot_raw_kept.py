@@ -9,6 +9,7 @@ import pytest
 
 from gitckpt.git.process import Child
 from gitckpt.model.checkpoint import Checkpoint
+from gitckpt.model.errors import WorktreeError
 from gitckpt.store.audit.verification import verify
 from gitckpt.store.restore.restorer import restore, undo
 from gitckpt.store.snapshot.limits import Limits
@@ -389,9 +390,10 @@ def test_a_restore_of_bytes_that_are_gone_changes_nothing(plain: Store, main_che
     (here.path / ".git/objects" / oid[:2] / oid[2:]).unlink()
     here.write("a.nb", "something else\n")
     before = seen(here.path)
-    with pytest.raises(Exception, match=r"^1 files of checkpoint .* are missing: "):
-        restore(inside(plain), made)
-    assert seen(here.path) == before
+    for dry_run in (True, False):
+        with pytest.raises(WorktreeError, match=r"^1 files of checkpoint .* are missing: "):
+            restore(inside(plain), made, dry_run=dry_run)
+        assert seen(here.path) == before
 
 
 @pytest.mark.parametrize("paths", [[], [b".gitattributes"]])

@@ -166,6 +166,8 @@ class _Restore:
             plan.changes = sorted([*plan.changes, *self._departures.look()], key=lambda change: change.path)
             self.is_due = bool(self._submodules.look() or plan.changes or plan.flags or operations)
             is_nothing = not self.is_due
+            if dry_run:
+                self._require_objects(plan)
             pending = replacement.pending(self._repository, self._wanted.files, {one.path for one in plan.files}, self._paths)
             if dry_run or is_nothing:
                 if not dry_run and self._step != undoing.RESTORE:
@@ -254,19 +256,24 @@ class _Restore:
             refused = [str(one) for one in left if one.path in planned]
             if refused:  # a tree can hold what no index can
                 raise WorktreeError(f"git refuses the files of checkpoint {self._checkpoint.id}: {first_of(refused)}")
+        self._require_objects(plan)
+        if partial.promisor(self._repository):
+            partial.fetch_missing(self._repository, expected, before)
+        return expected
+
+    def _require_objects(self, plan: Plan) -> None:
+        """Raises `WorktreeError` where an object is missing that the restore needs; in a partial clone, git may fetch those of files."""
         if self._brings_operation:
             operation.require_objects(self._repository, self._wanted.operation)
         if partial.promisor(self._repository):
-            partial.fetch_missing(self._repository, expected, before)
-        else:
-            gone = [one.new for one in plan.files if one.new.strip("0") and self._repository.cat_file.info(one.new) is None]
-            gone += exactness.missing(self._repository, plan.exactness)
-            if gone:
-                raise WorktreeError(
-                    f"{len(gone)} files of checkpoint {self._checkpoint.id} are missing: {', '.join(gone[:5])}",
-                    hint="see what is wrong: git ckpt verify",
-                )
-        return expected
+            return
+        gone = [one.new for one in plan.files if one.new.strip("0") and self._repository.cat_file.info(one.new) is None]
+        gone += exactness.missing(self._repository, plan.exactness)
+        if gone:
+            raise WorktreeError(
+                f"{len(gone)} files of checkpoint {self._checkpoint.id} are missing: {', '.join(gone[:5])}",
+                hint="see what is wrong: git ckpt verify",
+            )
 
     def _record_safety(self, captured: Captured, shape: Mapping[str, Any]) -> Checkpoint:
         """Records what is there now; from here on `undo` can bring it back."""
