@@ -100,7 +100,7 @@ def _ordinal(year: int, month: int, day: int) -> int:
 def _split_offset(text: str) -> tuple[str, int]:
     if text[-1:] in ("Z", "z"):
         return text[:-1], 0
-    if len(text) > 6 and text[-6] in "+-" and text[-3] == ":":
+    if len(text) >= 6 and text[-6] in "+-" and text[-3] == ":":
         hours, minutes = _number(text[-5:-3]), _number(text[-2:])
         if hours <= 23 and minutes <= 59:
             seconds = hours * 3600 + minutes * 60

@@ -107,6 +107,8 @@ def test_the_29th_of_february_exists_in_leap_years_only(year: int, leap: bool) -
     [
         ("", "no UTC offset, neither Z nor ±hh:mm: ''"),
         ("Z", "not an RFC 3339 timestamp: 'Z'"),
+        ("+01:30", "not an RFC 3339 timestamp: '+01:30'"),
+        ("01:30", "no UTC offset, neither Z nor ±hh:mm: '01:30'"),
         ("yesterday", "no UTC offset, neither Z nor ±hh:mm: 'yesterday'"),
         ("2026-11-21", "no UTC offset, neither Z nor ±hh:mm: '2026-11-21'"),
         ("2026-11-21T12:00:00", "no UTC offset, neither Z nor ±hh:mm: '2026-11-21T12:00:00'"),

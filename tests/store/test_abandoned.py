@@ -79,6 +79,7 @@ def test_nothing_is_looked_at_again_that_has_not_changed(plain: Store, main_chec
     looked.clear()
     plain.record("a-complete", {})
     assert looked == []
+    assert not abandoned.is_any(inside(plain).repository, but=main_checkout.head())
     gone = main_checkout.git("rev-parse", "below/b")
     main_checkout.git("branch", "--quiet", "-D", "below/b")
     plain.record("a-complete", {})

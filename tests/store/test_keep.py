@@ -839,6 +839,14 @@ class TestVeryMany:
         maintenance.maintain(discover(str(main_checkout.path)))
         assert walks == [4]
 
+    def test_a_repair_that_keeps_more_does(self, plain: Store, main_checkout: Checkout, walks: list[int]) -> None:
+        plain.close()
+        (main_checkout.main / ".git/ckpt/index.sqlite").unlink()
+        before = kept(main_checkout)
+        main_checkout.git("update-ref", "-d", layout.KEEP + main_checkout.head())
+        plain.verify(repair=True)
+        assert (kept(main_checkout), walks) == (before, [4])
+
     def test_where_nothing_has_changed(self, plain: Store, main_checkout: Checkout, walks: list[int]) -> None:
         before = kept(main_checkout)
         assert len(before) == 2

@@ -523,6 +523,23 @@ class TestSettling:
         assert len(done) == 2
         assert kept(main_checkout) == {end: end, three: three, stand_in: stand_in}
 
+    def test_one_whose_commit_is_missing_goes_where_none_needs_it(self, plain: Store, main_checkout: Checkout) -> None:
+        """As long as it is there, no gc succeeds."""
+        one, _, three = self.line(main_checkout)
+        gone = main_checkout.git("commit-tree", "-m", "gone", "HEAD^{tree}")
+        main_checkout.git("update-ref", KEEP + gone, gone)
+        (main_checkout.path / ".git/objects" / gone[:2] / gone[2:]).unlink()
+        self.settle(plain, {one, three})
+        assert kept(main_checkout) == {three: three}
+
+    def test_one_whose_commit_is_missing_stays_where_a_checkpoint_needs_it(self, plain: Store, main_checkout: Checkout) -> None:
+        *_, three = self.line(main_checkout)
+        gone = main_checkout.git("commit-tree", "-m", "gone", "HEAD^{tree}")
+        main_checkout.git("update-ref", KEEP + gone, gone)
+        (main_checkout.path / ".git/objects" / gone[:2] / gone[2:]).unlink()
+        self.settle(plain, {gone, three})
+        assert kept(main_checkout) == {gone: gone, three: three}
+
     def test_in_a_history_that_is_damaged_nothing_is_done(self, plain: Store, main_checkout: Checkout) -> None:
         one, two, three = self.line(main_checkout)
         (main_checkout.path / ".git/objects" / two[:2] / two[2:]).unlink()

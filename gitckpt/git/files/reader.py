@@ -307,7 +307,7 @@ def _next(file: BinaryIO, place: int) -> tuple[int, bytes]:
     file.readline()
     at = file.tell()
     line = file.readline()
-    while line.startswith((b"^", b"#")):  # what an annotated tag points to
+    while line.startswith(b"^"):  # what an annotated tag points to
         at = file.tell()
         line = file.readline()
     return (at, line.rstrip(b"\n").partition(b" ")[2]) if line else (at, b"\xff")
