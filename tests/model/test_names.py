@@ -66,7 +66,7 @@ def test_a_path_is_quoted_where_it_is_no_text(path: bytes, text: str) -> None:
         ("it's", "'it'\"'\"'s'"),
         ("é", "'é'"),
         ("a\nb", "$'a\\x0ab'"),
-        ("X \"$é\n", "$'X \"$é\\x0a'"),
+        ('X "$é\n', "$'X \"$é\\x0a'"),
         ("'\\\x7f", "$'\\'\\\\\\x7f'"),
         ("\u2028\udcff", "$'\\xe2\\x80\\xa8\\xff'"),
     ],
