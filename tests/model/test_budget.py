@@ -113,6 +113,14 @@ def test_keys_are_looked_up_from_the_top_so_that_many_deep_ones_are_refused() ->
     assert "keys too deep and too many" in excess(deep(most + 1))
 
 
+def test_so_many_steps_as_are_allowed_are_taken() -> None:
+    text = f"[{'.'.join('x' * 64)}]\n" + "".join(f"k{number} = 1.5\n" for number in range(64))
+    allowed = 64 + 64 * 65  # the header, and what is below it
+    assert Budget(0, 132, 0).steps == allowed
+    assert not excess(text, Budget(len(text), 132, 0))
+    assert excess(text, Budget(len(text), 131, 0)) == "keys too deep and too many: more than 4,192 steps from the top, added up"
+
+
 # Never too low
 
 KEYS = st.lists(st.sampled_from(["a", "b", "-1", "'x.y = [{'", '"q\\".]"']), min_size=1, max_size=4).map(" . ".join)
