@@ -38,6 +38,20 @@ except (CkptError, OSError) as error:
     sys.exit(f"error: {error}\\nhint: {getattr(error, 'hint', None) or 'start it again'}")
 """
 
+_CANCELLING = """
+import os, subprocess, sys, time
+sys.path.insert(0, sys.argv.pop(1))
+beside = sys.argv.pop(1)
+with open(f"{beside}/run", "w") as said:
+    subprocess.Popen([sys.executable, "-m", "gitckpt", "--quiet", "run", "slow"], stdout=said, stderr=subprocess.DEVNULL)
+until = time.monotonic() + 20
+while not os.path.exists(f"{beside}/begun") and time.monotonic() < until:
+    time.sleep(0.01)
+sys.argv[1:] = ["--quiet", "cancel", open(f"{beside}/run").read().strip()]
+from gitckpt.__main__ import main
+main()
+"""
+
 _RAN = r"""
 git ckpt --quiet run ci >"$BESIDE/run"; rm -f "$BESIDE/calls" "$BESIDE/acknowledged"
 git ckpt list --run "$(cat "$BESIDE/run")" | grep one-complete | cut -f1 >"$BESIDE/id"
@@ -68,6 +82,15 @@ RUN_OPERATIONS = (
         "milestones",
         [sys.executable, "-P", "-u", "-c", _COUNTING, str(PROJECT), "@BESIDE"],
         promises.counted,
+    ),
+    Operation(
+        "cancel",
+        [sys.executable, "-P", "-u", "-c", _CANCELLING, str(PROJECT), "@BESIDE"],
+        promises.cancelled,
+        'printf \'[pipelines.slow]\\nphases = [{ name = "one", run = "sh $BESIDE/one" }, '
+        '{ name = "two", run = "touch $BESIDE/begun; sleep 2" }]\\n\' >>gitckpt.toml',
+        again=("resume", "latest"),
+        again_codes=(0, 2, 12),
     ),
     Operation("fork", [*CKPT, "resume", "@ID", "--fork"], promises.ran, _RAN, again=("resume", "latest"), again_codes=(0, 2, 12)),
     Operation(

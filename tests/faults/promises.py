@@ -217,3 +217,13 @@ def removed_run(place: Place, ended: Ended, before: View, after: View) -> Acknow
     """Where it ended well, all checkpoints of the run are gone."""
     del before, after
     return Acknowledged(gone=set((place.beside / "doomed").read_text().split()) if ended.code == 0 else set())
+
+
+def cancelled(place: Place, ended: Ended, before: View, after: View) -> Acknowledged:
+    """Where it ended well, nobody drives the run any more; that is recorded, unless it was the driver whose git was killed."""
+    said = ran(place, Ended(None, ended.out, ended.err), before, after)
+    runs = forked.git_ckpt("runs", "--json", directory=place.project, env=place.env)
+    found = [run["status"] for run in json.loads(runs.out)["runs"]]
+    if ended.code == 0 and found not in (["failed"], ["crashed"]):
+        said.wrong.append(f"it ended well, and the runs are {', '.join(found)}")
+    return said
