@@ -42,10 +42,12 @@ _CANCELLING = """
 import os, subprocess, sys, time
 sys.path.insert(0, sys.argv.pop(1))
 beside = sys.argv.pop(1)
-with open(f"{beside}/run", "w") as said:
-    subprocess.Popen([sys.executable, "-m", "gitckpt", "--quiet", "run", "slow"], stdout=said, stderr=subprocess.DEVNULL)
-until = time.monotonic() + 20
-while not os.path.exists(f"{beside}/begun") and time.monotonic() < until:
+try:
+    with open(f"{beside}/run", "w") as said:
+        driver = subprocess.Popen([sys.executable, "-m", "gitckpt", "--quiet", "run", "slow"], stdout=said, stderr=subprocess.DEVNULL)
+except OSError as error:
+    sys.exit(f"error: {error}\\nhint: start it again")
+while not os.path.exists(f"{beside}/begun") and driver.poll() is None:
     time.sleep(0.01)
 sys.argv[1:] = ["--quiet", "cancel", open(f"{beside}/run").read().strip()]
 from gitckpt.__main__ import main
