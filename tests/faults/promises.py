@@ -124,6 +124,8 @@ def exported(place: Place, ended: Ended, before: View, after: View) -> Acknowled
     whole = [(before.files.get(path), after.files.get(path)) for path in now]
     half = [path for path, each in zip(now, whole, strict=True) if now[path] not in each and not is_scratch(path)]
     said.wrong += [f"{path} is neither what it was nor what it was to be" for path in half]
+    if ended.code is not None and any(is_scratch(path) for path in now):
+        said.wrong.append("nobody has killed it, and a file is left that was to take the place of another one")
     if ended.code == 0 and not named:
         said.wrong.append(f"it ended well, and named no file: {ended.out!r}")
     return said

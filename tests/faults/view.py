@@ -110,8 +110,10 @@ class View:
             elif isinstance(mine, dict):
                 allowed = (was, will) if name in changes else (was,)
                 odd = [path for path in {*mine, *was, *will} if not any(mine.get(path) == each.get(path) for each in allowed)]
+                if name == "files":
+                    odd = [path for path in odd if not is_scratch(path)]
                 if name == "files" and name in changes and not is_over:
-                    odd = [path for path in odd if was.get(path) == will.get(path) and not is_scratch(path)]
+                    odd = [path for path in odd if was.get(path) == will.get(path)]
                 if name == "hooks" and name in changes and not is_over:
                     odd = [path for path in odd if _HALF not in path]
                 if odd:
