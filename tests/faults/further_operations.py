@@ -115,8 +115,7 @@ RUN_OPERATIONS = (
         [*CKPT, "resume", "@ID", "--from", "two"],
         promises.ran,
         f"{_RAN} {_THE_RUN}",
-        again=("resume", "@ID"),
-        again_codes=(0, 2),
+        again=("resume", "@ID", "--from", "two"),
     ),
     Operation(
         "adopt",
