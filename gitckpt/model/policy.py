@@ -110,6 +110,17 @@ class Policy:
         require("everything", self.everything, bool, "True or False")
 
 
+_EVER = 1 << 60
+NOTHING_EXPIRES = Policy(
+    older_than=_EVER,
+    rewritten_older_than=_EVER,
+    runs_older_than=_EVER,
+    hourly_after=_EVER,
+    daily_after=_EVER,
+    safety_older_than=_EVER,
+)
+
+
 @dataclass(frozen=True, slots=True)
 class Decision:
     """What becomes of a checkpoint, or of a run."""

@@ -92,8 +92,13 @@ def test_runs_of_a_pipeline_that_does_not_say_expire_as_the_settings_say(stage: 
     new = stage.ok("run", "ci")
     assert set(stage.runs()) == {old, other, new}
     stage.checkout.git("config", "ckpt.runsOlderThan", "7d")
+    seen = stage.checkout.main / ".git/ckpt/clock"
+    seen.write_text("0 0\n")
+    after_a_gap = stage.ok("run", "ci")
+    assert set(stage.runs()) == {old, other, new, after_a_gap}
+    seen.unlink()
     newest = stage.ok("run", "ci")
-    assert set(stage.runs()) == {other, new, newest}  # of this pipeline alone
+    assert set(stage.runs()) == {other, new, after_a_gap, newest}  # of this pipeline alone
 
 
 @pytest.mark.sampled(4)

@@ -344,9 +344,11 @@ class Pipelines:
 
     def _expire(self, definition: PipelineDefinition) -> None:
         """Lets complete runs go that are as old as the pipeline says; what cannot go is no failure of the run that just ended."""
-        from gitckpt.store.retention import cleanup
+        from gitckpt.store.retention import cleanup, clock
 
         try:
+            if clock.doubt(self._store.repository, self._store.clock()) is not None:
+                return  # the next run that ends, or maintenance, does it
             said = definition.retention
             age = said if said is not None else settings.read(self._store.repository).policy.runs_older_than
             if said is not None and definition.source != file.PRESET:

@@ -6,5 +6,6 @@ Doors:
     whole: one run, by name.
     worktree: the worktree of a run.
     maintenance: all of it, now and then; when it last ran.
+    clock: whether things expire by it that nobody asked to go.
     sweep: what killed processes have left.
 """

@@ -183,7 +183,7 @@ def _due(store: Checkpoints, rules: Policy, now: int) -> tuple[list[Entry], Newe
         (safety, rules.safety_older_than),
         (ours, min(rules.hourly_after, rules.daily_after)),
     ):
-        found |= {entry.id: entry for entry in store.list(replace(query, in_run=False, until=now - age))}
+        found |= {entry.id: entry for entry in store.list(replace(query, in_run=False, until=max(now - age, 0)))}
     first = [_oldest_of(store, kind, ours, rules.keep_last) for kind in (hooks, agents)]
     # The later place: so many of one kind are as new, and of both together no fewer.
     together = max(place for place in first if place is not None) if rules.keep_last else None

@@ -15,12 +15,13 @@ from gitckpt.git.lock import Lock
 from gitckpt.git.repository import Repository, discover
 from gitckpt.model import times
 from gitckpt.model.errors import CkptError
+from gitckpt.model.policy import NOTHING_EXPIRES
 from gitckpt.model.values import dataclass
 from gitckpt.store import log
 from gitckpt.store.checkpoints import Checkpoints
 from gitckpt.store.config import settings
 from gitckpt.store.records import layout
-from gitckpt.store.retention import expiry
+from gitckpt.store.retention import clock, expiry
 
 _DONE, _FAILED, _AT_WORK, _NEVER = "done", "failed: ", "is at work", "never ran"
 
@@ -55,7 +56,10 @@ def maintain(repository: Repository) -> None:
             found = settings.read(repository)
             if found.unapproved:
                 log.append(repository, f"maintenance: {settings.notice(found.unapproved)}")
-            expiry.expire(store, found.policy, all_walked=True)
+            doubt = clock.doubt(repository, store.clock())
+            if doubt is not None:
+                log.append(repository, f"maintenance: {doubt}")
+            expiry.expire(store, NOTHING_EXPIRES if doubt is not None else found.policy, all_walked=True)
         pack(repository)
         collect(repository)
     except Exception as error:

@@ -1,0 +1,83 @@
+"""What nobody asked to go does not go by a clock that was set: it would take all there is for old."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from gitckpt.git.repository import Repository, discover
+from gitckpt.model import times
+from gitckpt.model.checkpoint import PHASE
+from gitckpt.model.policy import DAY, HOUR, Policy
+from gitckpt.store.retention import clock, maintenance
+from gitckpt.store.store import Store, inside
+from tests.conftest import Checkout
+
+START = 1_800_000_000 * times.MICRO
+
+
+@pytest.fixture
+def repository(main_checkout: Checkout) -> Iterator[Repository]:
+    opened = discover(str(main_checkout.path))
+    yield opened
+    opened.close()
+
+
+@pytest.mark.parametrize(
+    ("looks", "last"),
+    [
+        ([], True),
+        ([HOUR, DAY, 29 * DAY], True),
+        ([3650 * DAY], False),
+        ([3650 * DAY, 3650 * DAY + 23 * HOUR], False),
+        ([3650 * DAY, 3650 * DAY + 25 * HOUR], True),
+        ([3650 * DAY, HOUR], False),
+        ([3650 * DAY, HOUR, 20 * HOUR], False),
+        ([3650 * DAY, HOUR, 26 * HOUR], True),
+        ([31 * DAY, 32 * DAY], True),
+        ([-HOUR // 2], True),
+        ([-2 * HOUR], False),
+    ],
+)
+def test_after_a_gap_it_has_to_go_on_for_a_day(repository: Repository, looks: list[int], *, last: bool) -> None:
+    assert clock.doubt(repository, START) is None
+    said = [clock.doubt(repository, START + after) for after in looks]
+    assert not said or (said[-1] is None) == last
+
+
+@pytest.mark.parametrize("content", [b"", b"1", b"one two\n", b"\xff\xfe", None])
+def test_what_cannot_be_read_says_nothing(repository: Repository, content: bytes | None) -> None:
+    path = Path(repository.make_private_dir(), "clock")
+    if content is None:
+        path.mkdir()
+    else:
+        path.write_bytes(content)
+    assert clock.doubt(repository, START) is None
+    assert os.listdir(path.parent) == ["clock"]
+
+
+def test_maintenance_lets_nothing_go_after_a_gap(main_checkout: Checkout, repository: Repository) -> None:
+    now = times.now()
+    with Store.open(main_checkout.path) as store:
+        inside(store).clock = lambda: now - 40 * DAY
+        run = store.record("run-complete", {}, start="old", trigger=PHASE).run
+        path = Path(repository.make_private_dir(), "clock")
+        path.write_text(f"{now - 60 * DAY} {now - 39 * DAY}\n")
+        maintenance.maintain(repository)
+        assert [each.id for each in store.runs()] == [run]
+        assert maintenance.last(repository).outcome == "done"
+        assert "nothing expires unasked until it has gone on for a day" in Path(repository.private_dir, "log").read_text()
+        path.write_text(f"{now - 2 * DAY} {now - HOUR}\n")
+        maintenance.maintain(repository)
+        assert list(store.runs()) == []
+
+
+def test_ages_from_before_the_epoch_are_no_reason_to_fail(main_checkout: Checkout) -> None:
+    age = 36_500 * DAY
+    rules = Policy(older_than=age, rewritten_older_than=age, hourly_after=age, daily_after=age, safety_older_than=age)
+    with Store.open(main_checkout.path) as store:
+        store.save("one", {})
+        assert store.expire(rules).total == 1
