@@ -10,7 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from gitckpt.durable.run.run import Run
 from gitckpt.model import ids
+from gitckpt.store.records.entry import Query
 from gitckpt.store.store import Store
 from tests.cli.test_cli_running import children, told, waiting
 from tests.conftest import Checkout
@@ -396,6 +398,21 @@ class TestResume:
         assert (f"next     git ckpt resume {target} --rewind" in status.out) == (trigger == "phase")
         assert stage.ckpt("resume", target, "--rewind").code == 0
         assert "cut off" not in stage.ckpt("resume", run).err
+
+    def test_going_back_that_is_over_or_at_work_is_not_called_cut_off(self, stage: Stage) -> None:
+        worktree = Path(stage.ok("start", "work"))
+        (worktree / "work").write_text("x\n")
+        target = stage.ok("save", at=worktree)
+        stage.ok("resume", target, "--rewind")
+        with Store.open(worktree) as store:
+            before = store.list(Query(run=worktree.name, phase="rewind-started"))[0].id
+        stage.ok("resume", before, "--no-run")
+        assert "cut off" not in stage.ckpt("resume", before, "--no-run").err
+        with Store.open(worktree) as store, Run.resume(store, worktree.name, adapter="plumbing") as run:
+            store.save("rewind-started", {}, run=run.id, trigger="phase", message=f"before going back to {target}")
+            assert "cut off" not in stage.ckpt("resume", run.id).err
+            run.pause()
+        assert "cut off" in stage.ckpt("resume", worktree.name).err
 
     @pytest.mark.long
     def test_a_pipeline_that_is_gone(self, stage: Stage) -> None:

@@ -9,7 +9,7 @@ from gitckpt.cli.screen import terminal
 from gitckpt.model import ids, times
 from gitckpt.model.errors import UsageError
 from gitckpt.model.names import shell_word
-from gitckpt.model.runstate import rewinding_to
+from gitckpt.model.runstate import DRIVEN, rewinding_to
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -178,7 +178,7 @@ def _open(store: Store, checkpoint: Checkpoint, directory: str | None) -> None:
     terminal.remark(f"made {what}" if opened.made else f"{what} was there already, and is as it was left")
     for remark in opened.remarks:
         terminal.warn(remark)
-    target = rewinding_to(checkpoint) if checkpoint.run is not None and not opened.made else None
+    target = None if opened.made else _cut_off(store, checkpoint)
     if target is not None:
         then = f"to have what was there before: git ckpt resume {checkpoint.id} --rewind"
         terminal.warn(f"going back to {target[: ids.SHORT]} was cut off half-way; to do it: git ckpt resume {target} --rewind; {then}")
@@ -192,6 +192,16 @@ def _open(store: Store, checkpoint: Checkpoint, directory: str | None) -> None:
         from gitckpt.git.contents.unfiltered import failure
 
         raise failure(opened.unfiltered, f"git ckpt resume {checkpoint.id[: ids.SHORT]}")
+
+
+def _cut_off(store: Store, checkpoint: Checkpoint) -> str | None:
+    """Returns the checkpoint that a run was being taken back to when that was cut off; None where it was not, or somebody is at it."""
+    target = rewinding_to(checkpoint) if checkpoint.run is not None else None
+    if target is None:
+        return None
+    history = store.history(str(checkpoint.run))
+    is_left = history.newest.id == checkpoint.id and history.summary.status not in DRIVEN
+    return target if is_left else None
 
 
 def _take_back(store: Store, checkpoint: Checkpoint, directory: str | None, *, rewind: bool, phase: str | None) -> None:
