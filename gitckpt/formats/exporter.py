@@ -206,13 +206,13 @@ def _require_ours(store: Checkpoints, place: str, found: Exported) -> None:
 
 
 def _above(place: str) -> list[str]:
-    """Returns the directories above a file, but for the one that it lies in."""
+    """Returns the directories above a file, but for the one that it lies in, and for those that we may not open: they are none of ours."""
     found = []
     at = os.path.dirname(place)
     while (above := os.path.dirname(at)) != at:
         found.append(above)
         at = above
-    return found
+    return [each for each in found if os.access(each, os.R_OK)]
 
 
 def _digest(place: str) -> str:

@@ -3,7 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
+import shutil
+import subprocess
+import sys
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 import yaml
@@ -11,6 +16,8 @@ import yaml
 from gitckpt.formats.systems.rlm_act import STATE
 from gitckpt.store.store import Store
 from tests.formats.conftest import SAMPLES, Imports
+
+ROOT = Path(__file__).parents[2]
 
 
 class TestWhere:
@@ -55,6 +62,24 @@ class TestWhere:
         assert (done.code, done.out) == (14, "")
         assert not list(imports.checkout.path.glob(".*.new"))
         assert imports.ok("export", made.run, "--format", "forge", "-o", "new/") == f"new/{made.path.rpartition('/')[2]}\n"
+
+    def test_directories_that_may_be_written_in_and_not_read(self, imports: Imports, tmp_path: Path) -> None:
+        prefix: list[str] = []
+        if os.getuid() == 0:
+            if shutil.which("setpriv") is None:
+                pytest.skip("modes do not stop root, and there is no setpriv to give up its rights")
+            prefix = ["setpriv", "--bounding-set=-dac_override,-dac_read_search"]
+        imports.bring("workflow-checkpoints")
+        made = imports()[0]
+        blind = tmp_path / "blind"
+        (blind / "inner").mkdir(parents=True)
+        blind.chmod(0o311)
+        for name in ("file", "inner/file"):
+            words = ["-C", str(imports.checkout.path), "export", made.run, "--format", "workflow", "-o", str(blind / name)]
+            done = subprocess.run([*prefix, sys.executable, "-m", "gitckpt", *words], cwd=ROOT, capture_output=True, text=True, check=False)
+            assert (done.returncode, done.stdout, done.stderr) == (0, f"{blind / name}\n", "")
+            assert (blind / name).read_text() == imports.ok("export", made.run, "--format", "workflow")
+        blind.chmod(0o755)
 
     def test_files_of_one_run_that_had_the_same_name(self, imports: Imports, sample: Callable[[str], bytes]) -> None:
         ids = ("4bd76ae5-0cad-4ab0-a0da-835b0d091583", "baf68a8a-271e-4d2b-83d2-14acced22d67", "f5cbc88a-5cb2-4e5a-b3da-dd169f67ba67")

@@ -47,3 +47,9 @@ def test_what_cannot_be_written_leaves_nothing(tmp_path: Path) -> None:
     with pytest.raises(IsADirectoryError):
         atomic.write(str(tmp_path / "file"), b"new")
     assert os.listdir(tmp_path) == ["file"]
+
+
+def test_a_name_as_long_as_names_are_which_bytes_count(tmp_path: Path) -> None:
+    name = "界" * 85
+    atomic.write(str(tmp_path / name), b"new")
+    assert os.listdir(tmp_path) == [name]

@@ -12,6 +12,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 _DIGITS = 4
+_NAME = 200
+"""So many bytes of the name of a file are in that of its scratch file, as a name has 255 at most."""
+
 _LEFT = 600.0
 """A scratch file that was not written to for so long, in seconds, was left by a kill. Whoever was only stopped gets an error."""
 
@@ -29,10 +32,13 @@ def write(path: str, data: bytes) -> None:
         OSError: it cannot be written; what was there is there.
     """
     directory, name = os.path.split(os.path.abspath(path))
-    scratch = os.path.join(directory, f".{name[:200]}")
+    scratch = os.path.join(directory, f".{os.fsdecode(os.fsencode(name)[:_NAME])}")
     _sweep(scratch)
     _put(path, f"{scratch}.{_token()}", data, flushed=True, opener=_opener_like(path))
-    above = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        above = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    except PermissionError:
+        return  # who may write in it and not read it can flush no name in it
     try:
         os.fsync(above)
     finally:
