@@ -256,6 +256,9 @@ _NONE = "not a git repository: "
 _ELSEWHERE = ("not a git repository", "Invalid path", "not a valid path", "gitfile")
 """What git says where a variable leads to nothing; what else it says is of a repository that is there."""
 
+_SEARCHED = "(or any"
+"""What else it says where it has found nothing in any directory above, either."""
+
 EMPTIED = "fetch what was in it from a clone, or look up in .git/logs where refs were; then delete the file; see more: git ckpt verify"
 """What to do about a file of packed refs that holds nothing."""
 
@@ -346,6 +349,8 @@ def _refused(path: str, done: Completed, *, by_variables: bool) -> RepositoryErr
         first = " ".join([first, ", ".join(lines[1:])])
     is_elsewhere = any(words in first for words in _ELSEWHERE)
     given = [name for name in _WHICH if name in os.environ] if by_variables and is_elsewhere else []
+    if _SEARCHED in first and "GIT_WORK_TREE" in given:
+        given.remove("GIT_WORK_TREE")  # it says nothing of where a repository is
     if given:
         values = ", ".join(f"{name} is {os.environ[name]!r}" for name in given)
         return RepositoryError(f"git finds no repository at {where}, as {values}: {first}", hint=f"go without: unset {' '.join(given)}")

@@ -24,6 +24,10 @@ class TestRefused:
     def test_outside_of_any(self, tmp_path: Path) -> None:
         assert self.refused(tmp_path) == (f"not in a git repository: {tmp_path}", "go to one, or make one: git init")
 
+    def test_outside_of_any_a_worktree_that_is_named_is_not_to_blame(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setenv("GIT_WORK_TREE", str(tmp_path))
+        assert self.refused(tmp_path)[0] == f"not in a git repository: {tmp_path}"
+
     def test_no_such_directory(self, tmp_path: Path) -> None:
         assert self.refused(tmp_path / "nowhere") == (f"no such directory: {tmp_path / 'nowhere'}", None)
 
