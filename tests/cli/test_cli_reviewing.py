@@ -249,3 +249,15 @@ class TestWatch:
         talk.reads("loop     [#####...............] iteration 25 of 100")
         assert talk.ends() == 0
         talk.close()
+
+
+def test_a_coder_that_is_not_there(pair: Pair) -> None:
+    pair.say(CODER[:1], REVIEWER[1:])
+    done = pair.stage.ckpt("review", "Say one", "--coder", "gone", "--reviewer", "reviewer")
+    again = f"git ckpt resume {pair.stage.run()}"
+    assert (done.code, done.err.splitlines()[-2:]) == (
+        4,
+        ["error: the coder is not there: gone", f"hint: install it, then: {again}; or name another one: {again} --input coder=CLIENT"],
+    )
+    # The first run that calls an agent of gitckpt.toml says yes to it.
+    assert pair.stage.ckpt(*again.split()[2:], "--input", "coder=coder", "--accept-changes").code == 0

@@ -186,7 +186,12 @@ class TestFailures:
 
     def test_an_agent_that_is_not_there(self, project: Stage) -> None:
         code, _, err = start(project, "-i", "agent=no-such-agent")
-        assert (code, err.splitlines()[-2]) == (4, "error: the agent is not there: no-such-agent")
+        error, hint = err.splitlines()[-2:]
+        assert (code, error) == (4, "error: the agent is not there: no-such-agent")
+        assert hint.startswith("hint: install it, then: git ckpt resume ")
+        another = hint.partition("or name another one: git ckpt ")[2].split()
+        another[-1] = another[-1].replace("CLIENT", "cat >feature")
+        assert project.ckpt(*another).code == 0
 
     @pytest.mark.long
     def test_a_limit_of_the_agent_is_waited_for(self, project: Stage) -> None:

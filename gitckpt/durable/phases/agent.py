@@ -49,7 +49,7 @@ def ask(context: Context) -> Ended:
         raise PhaseFailed(error.message, hint=error.hint) from None
     prompt = _prompt(context)
     env, directory = context.environment(), os.path.join(run.files.path, "agent")
-    require_there(client, env, run.path)
+    require_there(client, env, run)
     agent = Agent(client, run.path, env, context.watchdog, directory)
     attempt = context.attempt if context.attempt.began else replace(context.attempt, began=run.newest.id)  # milestones follow, at limits
     usual, idle = (None if length is None else length / times.MICRO for length in (phase.timeout, phase.idle_timeout))
@@ -97,20 +97,23 @@ def _require_success(name: str, answer: Answer) -> None:
     raise ending(f"{what} {verb}: {answer.problem}", code=answer.code, output=answer.tail)
 
 
-def require_there(client: Client, env: Mapping[str, str], directory: str) -> None:
+def require_there(client: Client, env: Mapping[str, str], run: ActiveRun, role: str = "agent") -> None:
     """Looks, before the first call, whether the program of a client is there.
 
     Args:
         client: the client.
         env: the environment that it gets.
-        directory: where it runs.
+        run: in whose worktree it is called.
+        role: the input that names it.
 
     Raises:
         AgentUnusable: it is not.
     """
-    missing = client.missing(env, directory)
+    missing = client.missing(env, run.path)
     if missing is not None:
-        raise AgentUnusable(f"the agent is not there: {missing}", hint="install it, or name another one: --agent CLIENT|COMMAND")
+        again = f"git ckpt resume {run.id}"
+        hint = f"install it, then: {again}; or name another one: {again} --input {role}=CLIENT"
+        raise AgentUnusable(f"the {role} is not there: {missing}", hint=hint)
 
 
 def unusable(answer: Answer, run: str, role: str = "agent") -> AgentUnusable:

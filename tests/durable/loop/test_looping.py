@@ -455,7 +455,7 @@ class TestDone:
         failed = fails(bench)
         assert (failed.message, failed.hint) == (
             "the agent is not there: nosuchagent",
-            "install it, or name another one: --agent CLIENT|COMMAND",
+            f"install it, then: git ckpt resume {bench.run}; or name another one: git ckpt resume {bench.run} --input agent=CLIENT",
         )
         assert bench.prompts == []
 

@@ -302,7 +302,7 @@ class Loop:
 
     def _require_what_is_needed(self) -> None:
         self._documents.plan(self._memory)
-        require_there(self._client, self._env, self._run.path)
+        require_there(self._client, self._env, self._run)
         if self._options.max_budget and not self._client.tells_cost:
             name = self._client.name
             raise PhaseFailed(

@@ -204,7 +204,7 @@ class _Asked:
         context, run = self._context, self._context.run
         files = os.path.join(run.files.path, self._role)
         agent = Agent(self._client, run.path, {**context.environment(), **env}, context.watchdog, files)
-        require_there(self._client, context.environment(), run.path)
+        require_there(self._client, context.environment(), run, self._role)
 
         def call() -> Answer:
             patience = Patience(self._timeout, None, run.seconds_left())
