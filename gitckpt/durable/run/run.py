@@ -314,7 +314,8 @@ class Run:
         Raises:
             NotFoundError, InvalidCheckpoint: as `Store.read`.
             UsageError: it is of another run, or of none; nothing was changed.
-            WorktreeError: the files cannot be brought back.
+            WorktreeError: its files were not captured, or something is in the way, and nothing was changed; or they cannot be brought back.
+            CkptError: what is newer could not be recorded; no file was changed.
         """
         self._active.rewind(checkpoint)
 
