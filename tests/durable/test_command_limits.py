@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from types import FrameType
@@ -10,6 +11,7 @@ from types import FrameType
 import pytest
 
 from gitckpt.durable.command import execution as command_module
+from gitckpt.durable.command import leftovers
 from gitckpt.durable.command.execution import DEADLINE, EXIT, IDLE_TIMEOUT, TIMEOUT
 from gitckpt.durable.command.watchdog import Watchdog
 from tests.durable.commanding import Runner, ends, pretend, runs
@@ -250,3 +252,13 @@ def test_interrupt_while_leftovers_are_ended(run: Runner) -> None:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, handler)
     assert ends(run.pid("pid"))
+
+
+def test_what_is_advised_about_a_watchdog_that_says_nothing_shows_its_group_and_ends_it() -> None:
+    with subprocess.Popen(["sh", "-c", "sleep 20 & wait"], process_group=0) as group:
+        hint = str(leftovers.silent(group.pid).hint)
+        look, end = (each.partition(": ")[2] for each in hint.split("; ")[:2])
+        shown = subprocess.run(look, shell=True, capture_output=True, text=True, check=True).stdout
+        assert str(group.pid) in shown.split()
+        subprocess.run(end, shell=True, check=True)
+    assert group.returncode == -signal.SIGKILL

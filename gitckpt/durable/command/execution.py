@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping
 from gitckpt.durable.command import leftovers, processes
 from gitckpt.durable.command.mark import WATCHDOG_VARIABLE
 from gitckpt.durable.command.watchdog import Gone, Watchdog, drain
-from gitckpt.model.errors import BusyError, CkptError, WorktreeError
+from gitckpt.model.errors import CkptError, WorktreeError
 from gitckpt.model.values import dataclass
 
 TYPE_CHECKING = False
@@ -317,8 +317,7 @@ class _Running:
         self._watchdog.close()
         if left:
             return leftovers.stuck(left)
-        hint = f"see what it waits for: ps -o pid,stat,wchan -g {pid}; end it: kill -9 -- -{pid}; then: git ckpt resume"
-        return BusyError(f"the watchdog of the command does not answer: process {pid}", hint=hint)
+        return leftovers.silent(pid)
 
 
 def _end_without(watchdog: Watchdog) -> NoReturn:

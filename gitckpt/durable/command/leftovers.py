@@ -95,6 +95,14 @@ def stuck(left: Sequence[Process]) -> BusyError:
     return BusyError(message, hint=f"end it as the user that it belongs to: sudo kill -9 {numbers}; then: git ckpt resume")
 
 
+def silent(watchdog: int) -> BusyError:
+    """Returns the error that a watchdog, whose group has the number that is given, ends nobody and says nothing."""
+    # `ps -g` means sessions, and a watchdog leads none.
+    look = f'ps -o pid,stat,wchan -p "$(pgrep -d, -g {watchdog})"'
+    hint = f"see what it waits for: {look}; end it: kill -9 -{watchdog}; then: git ckpt resume"
+    return BusyError(f"the watchdog of the command does not answer: process {watchdog}", hint=hint)
+
+
 def _outlast(look: Callable[[], _Left], seconds: float) -> _Left:
     """Waits until nobody is left, or so long, and returns who is."""
     deadline = time.monotonic() + seconds
