@@ -152,8 +152,10 @@ def test_nothing_is_taken_back_while_what_is_newer_cannot_be_recorded(plain: Sto
             run.rewind(plain.list(Query(run=RUN, phase="one-complete"))[0].id)
         assert str(caught.value.hint).endswith(" --rewind")
         assert sorted(path.name for path in Path(run.path).iterdir()) == [".git", "README", "one", "two"]
+        assert not run.unwritten
         flag.unlink()
         run.pause()
+    assert not [label for label in labels(plain, RUN) if label.startswith("rewind")]  # nothing says that it was cut off
 
 
 def test_a_fork_goes_on_by_itself(store: Store, checkout: Checkout) -> None:

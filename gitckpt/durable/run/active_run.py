@@ -252,8 +252,10 @@ class ActiveRun:
         require_way(self.store, checkpoint)
         self._writer.write(REWINDING, self.state, capture=True, trigger=PHASE, message=before_rewind(checkpoint.id))
         if self.unwritten:  # nothing is touched before what is newer is safe
+            why = self.unwritten[-1]
+            self._writer.withdraw()
             raise CkptError(
-                f"run {self.id} is not taken back, as it could not be recorded as it is now: {self.unwritten[-1]}",
+                f"run {self.id} is not taken back, as it could not be recorded as it is now: {why}",
                 hint=f"remove what is in the way, then: git ckpt resume {checkpoint.id} --rewind",
             )
         self._writer.go_back(checkpoint)

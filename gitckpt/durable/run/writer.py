@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import time
 from collections import Counter
@@ -148,6 +149,18 @@ class Writer:
                 self.unwritten.clear()
                 unwritten.note(self._store.repository, self._run, [])  # also what an earlier driver could not write
                 self._is_made_good = True
+
+    def withdraw(self) -> None:
+        """Gives up what could not be written and came last, which says what does not come: it would be written as soon as there is room."""
+        checkpoint_id = self._waiting[-1][3]["id"]
+        with contextlib.suppress(NotFoundError):
+            self._store.read(checkpoint_id)
+            return  # it was written, and only that was not heard
+        del self._waiting[-1]
+        self._tried.discard(checkpoint_id)
+        if not self._waiting:
+            self.unwritten.clear()
+            unwritten.note(self._store.repository, self._run, [])
 
     def notice(self, failures: list[str]) -> None:
         """Notes what went wrong elsewhere; what was tried again by itself needs no more than the log."""
