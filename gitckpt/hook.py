@@ -342,11 +342,8 @@ def keep_up(repository: Repository, settle: Callable[[], None]) -> None:
 
             maintenance.expect(repository)
         elif _wants_maintenance(repository):
-            try:
-                if keep.is_cut_anywhere(repository):
-                    settle()
-            except CkptError as error:  # somebody was faster, or has a lock: maintenance does the same again, and notes how it went
-                _report(repository, _GC, f"what is below where history was cut off may not be kept yet: {error.message}")
+            if keep.is_cut_anywhere(repository):
+                settle()
             _start_maintenance(repository)
     except (CkptError, OSError) as error:
         _report(repository, _GC, f"{_FAILURES[_GC]}: {error}")

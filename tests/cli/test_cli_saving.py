@@ -7,12 +7,16 @@ import json
 import os
 import re
 import socket
+import time
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from gitckpt import hook
+from gitckpt.git.refs import LockHeld, RefMoved
+from gitckpt.model.errors import CkptError
+from gitckpt.store.checkpoints import Checkpoints
 from tests.cli.conftest import Ckpt, Outcome, document, normal, store_text
 from tests.conftest import Checkout
 
@@ -83,6 +87,27 @@ def test_where_history_was_cut_off_a_gc_right_afterwards_takes_no_linked_commit(
     main_checkout.git("reflog", "expire", "--expire=now", "--all")
     main_checkout.git("gc", "--quiet", "--prune=now")
     assert "nothing is wrong" in ckpt("verify", at=main_checkout).err
+
+
+@pytest.mark.parametrize("error", [RefMoved("refs/keep/ckpt/… has moved"), LockHeld("/packed-refs.lock")])
+def test_maintenance_starts_though_others_are_in_the_way_of_what_keeps_commits_where_history_was_cut_off(
+    ckpt: Ckpt, save: Save, main_checkout: Checkout, monkeypatch: pytest.MonkeyPatch, error: CkptError
+) -> None:
+    """It does the same once more, and each later save would have waited for the same lock."""
+    begun: list[str] = []
+    monkeypatch.setattr(hook, "detach", lambda argv, _: begun.append(argv[-1]))
+    save(main_checkout)
+    os.utime(main_checkout.path / ".git/ckpt/maintained", (0, 0))
+    cut = main_checkout.write(".git/shallow", main_checkout.head() + "\n")
+    os.utime(cut, (time.time() - 60,) * 2)
+
+    def fail(_: Checkpoints, *, all_walked: bool) -> None:
+        raise error
+
+    monkeypatch.setattr(Checkpoints, "settle", fail)
+    told = f"warning: what is below where history was cut off may not be kept yet: {error.message}\n"
+    assert [told in ckpt("save", at=main_checkout).err for _ in range(2)] == [True, False]
+    assert begun == [hook.MAINTAIN]
 
 
 def test_a_message_of_several_lines_becomes_one(ckpt: Ckpt, save: Save, main_checkout: Checkout) -> None:

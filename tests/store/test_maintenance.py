@@ -16,10 +16,9 @@ from gitckpt import hook
 from gitckpt.git import packing
 from gitckpt.git.command import require_git
 from gitckpt.git.lock import Lock
-from gitckpt.git.refs import LockHeld, RefMoved
 from gitckpt.git.repository import Repository, discover
 from gitckpt.model import times
-from gitckpt.model.errors import CkptError, UsageError
+from gitckpt.model.errors import UsageError
 from gitckpt.store.audit import doctor
 from gitckpt.store.records import layout
 from gitckpt.store.retention import maintenance
@@ -235,27 +234,6 @@ class TestDue:
             hook.keep_up(repository, lambda: begun.append("settled"))
             os.utime(cut, (time.time() - 60,) * 2)
         assert begun == ["settled", hook.MAINTAIN]
-
-    @pytest.mark.parametrize("error", [RefMoved("refs/keep/ckpt/… is elsewhere"), LockHeld("/packed-refs.lock")])
-    def test_though_others_keep_what_is_cut_off_from_being_kept(
-        self, repository: Repository, begun: list[str], capsys: pytest.CaptureFixture[str], error: CkptError
-    ) -> None:
-        """It does the same again, once the other one has gone on; and each command that records waited for that lock."""
-        stamp = Path(repository.make_private_dir(), layout.MAINTAINED)
-        hook.keep_up(repository, lambda: None)
-        os.utime(stamp, (0, 0))
-        cut = Path(repository.common_dir, "shallow")
-        cut.write_text(f"{'0' * 40}\n")
-        os.utime(cut, (time.time() - 60,) * 2)
-
-        def settle() -> None:
-            raise error
-
-        for _ in range(2):
-            hook.keep_up(repository, settle)
-        assert begun == [hook.MAINTAIN]
-        said = f"gitckpt: pre-auto-gc: what is below where history was cut off may not be kept yet: {error.message}\n"
-        assert capsys.readouterr().err == said
 
     def test_what_keeps_it_from_starting_is_said(
         self, repository: Repository, begun: list[str], capsys: pytest.CaptureFixture[str]

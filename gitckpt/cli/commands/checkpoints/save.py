@@ -6,7 +6,7 @@ import sys
 
 from gitckpt.cli.opening import open_store
 from gitckpt.cli.screen import terminal
-from gitckpt.model.errors import UsageError
+from gitckpt.model.errors import CkptError, UsageError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
     import typer
 
+    from gitckpt.store.checkpoints import Checkpoints
     from gitckpt.store.store import Store
 
 
@@ -79,7 +80,15 @@ def save(
         what += f" ({len(left)} not captured)" if left else ""
         where = f"commit {checkpoint.git_sha[:10]}" if checkpoint.git_sha else "an unborn branch"
         terminal.remark(f"saved {label} with {what} on {where}")
-        hook.keep_up(inside(store).repository, lambda: inside(store).settle(all_walked=True))  # last: nobody waits for it
+        hook.keep_up(inside(store).repository, lambda: _settle(inside(store)))  # last: nobody waits for it
+
+
+def _settle(store: Checkpoints) -> None:
+    """Has refs keep what is below where history was cut off; the maintenance that follows does the same again, and notes how it went."""
+    try:
+        store.settle(all_walked=True)
+    except CkptError as error:
+        store.announce(f"what is below where history was cut off may not be kept yet: {error.message}")
 
 
 def _place(store: Store, run: str | None, track: str | None) -> dict[str, Any]:
