@@ -23,6 +23,10 @@ WORDS = {layout.TREES: "tree", layout.OPERATIONS: "operation", layout.ORIGINALS:
 
 _OF_PEOPLE = ("refs/heads", "refs/remotes", "refs/tags", "refs/stash")
 
+_BEFORE = "@{1}"
+_ASKED = 100
+"""Of so many refs it is asked where they were before, a process each. Where more are lost, a whole pack is, and no way leads back."""
+
 _MEANT = {layout.TREES: "snapshot", layout.OPERATIONS: "commit of its operation", layout.ORIGINALS: "file it was imported from"}
 
 
@@ -50,8 +54,13 @@ def pointing_nowhere(repository: Repository) -> list[Finding]:
     tips = _tips(repository)
     gone = {oid for oid, kind in kinds.unlike(repository, sorted({oid for oid, _ in tips.values()}), "commit").items() if kind is None}
     lost = {name: tip for name, tip in tips.items() if tip[0] in gone}
-    now = _tips(repository) if lost else {}  # one that somebody has deleted or moved meanwhile is none
-    return [_lost(name, *tip) for name, tip in lost.items() if now.get(name) == tip]
+    if not lost:
+        return []
+    now = _tips(repository)  # one that somebody has deleted or moved meanwhile is none
+    still = [(name, *tip) for name, tip in lost.items() if now.get(name) == tip]
+    before = {name: _value_before(repository, name) for name, _, back in still[:_ASKED] if back}
+    unable = {"", *kinds.unlike(repository, filter(None, before.values()), "commit")}
+    return [_lost(name, oid, back if before.get(name, "") not in unable else "") for name, oid, back in still]
 
 
 def _tips(repository: Repository) -> dict[str, tuple[str, str]]:
@@ -65,12 +74,17 @@ def _tips(repository: Repository) -> dict[str, tuple[str, str]]:
     for name, git_dir, path in heads:
         oid = administration.content(os.path.join(git_dir, "HEAD"))
         if ids.is_oid(oid) and oid.strip("0"):  # one of zeros is there as long as git makes the worktree
-            found[name] = oid, f"git -C {shell_word(path)} update-ref --no-deref HEAD HEAD@{{1}}"
+            found[name] = oid, f"git -C {shell_word(path)} update-ref --no-deref HEAD HEAD{_BEFORE}"
     return found
 
 
 def _way_back(ref: str) -> str:
-    return f"git update-ref {shell_word(ref)} {shell_word(ref + '@{1}')}"
+    return f"git update-ref {shell_word(ref)} {shell_word(ref + _BEFORE)}"
+
+
+def _value_before(repository: Repository, ref: str) -> str:
+    """Returns what a ref pointed to before; "" where git does not know, as it notes nothing of it in a bare repository."""
+    return repository.git.run("rev-parse", "--quiet", "--verify", ref + _BEFORE, ok=(0, 1, 128)).out.decode("ascii").strip()
 
 
 def _lost(name: str, oid: str, back: str) -> Finding:
