@@ -185,7 +185,7 @@ class Due:
         *,
         is_much: bool = False,
         scratch: str = "",
-        keep: Callable[[], object] | None = None,
+        keep: Callable[[], str] | None = None,
     ) -> None:
         self._lots = lots
         self._above = above
@@ -198,7 +198,10 @@ class Due:
 
     def __exit__(self, *_: object) -> None:
         if self._scratch:
-            os.unlink(self._scratch)
+            try:
+                os.unlink(self._scratch)
+            except FileNotFoundError:  # the private directory may be deleted at any time
+                pass
 
     def flush(self, meanwhile: Callable[[], object] | None = None) -> None:
         """Waits until it is; again, where it is called again.
@@ -214,8 +217,7 @@ class Due:
             flush(lot, self._above, meanwhile)
             meanwhile = None
         if self._keep is not None:
-            self._keep()
-            self._scratch, self._keep = "", None
+            self._scratch, self._keep = self._keep(), None
 
 
 class Arrivals:
@@ -296,20 +298,22 @@ class Arrivals:
             os.unlink(path)
             raise
 
-        def keep() -> None:
+        def keep() -> str:
+            left = ""  # of the scratch file, which becomes the mark
             _above.update(changed)
             said = " ".join([str(now), self._identity(), str(recent.started()), *([*roots][:1] or commit)])
             try:
                 with open(path, "wb", opener=premises.create) as file:
                     file.write(said.encode("ascii"))
                 os.replace(path, self._mark())
-            except IsADirectoryError:  # then nobody knows next time what was flushed now, and no more
-                os.unlink(path)
+            except (FileNotFoundError, IsADirectoryError):  # then nobody knows next time what was flushed now, and no more
+                left = path
             except OSError as error:
                 raise _unwritable(path, error) from None
             self._known.clear()
             self._known.update(roots)
             self._then = now
+            return left
 
         return Due(lots, beside[1], is_much=is_much, scratch=path, keep=keep)
 

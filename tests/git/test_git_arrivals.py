@@ -260,6 +260,21 @@ def test_what_is_flushed_a_second_time_is_on_the_disk_as_well(main_checkout: Che
     assert os.listdir(main_checkout.path / ".git/ckpt") == [MARK]
 
 
+@pytest.mark.parametrize("is_flushed", [True, False])
+def test_our_directory_may_be_deleted_meanwhile(
+    main_checkout: Checkout, repository: Repository, flushed: list[str], *, is_flushed: bool
+) -> None:
+    """What is in there is not worth a checkpoint."""
+    commit = main_checkout.head()
+    with Arrivals(repository).look([commit], []) as due:
+        shutil.rmtree(main_checkout.path / ".git/ckpt")
+        if is_flushed:
+            due.flush()
+    assert (files_of(main_checkout, commit) <= set(flushed)) == is_flushed
+    assert not (main_checkout.path / ".git/ckpt").exists()
+    assert not Arrivals(repository).has_flushed([commit])
+
+
 @pytest.mark.parametrize(("files", "size", "is_much"), [(1, 100, False), (20, 100, False), (80, 100, True), (1, 6 << 20, True)])
 def test_much_is_many_files_or_a_large_one(
     main_checkout: Checkout, repository: Repository, files: int, size: int, *, is_much: bool
