@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import sqlite3
 from collections.abc import Iterator
 
@@ -96,3 +97,17 @@ class TestPlainTrees:
         assert tables.plain(connection) == (beside, 1)
         tables.keep_plain(connection, {"": "judged since"}, 1)
         assert tables.plain(connection) == (beside | {"": "judged since"}, 1)
+
+    def test_to_forget_one_row_takes_no_longer_with_many_of_them(self, connection: sqlite3.Connection) -> None:
+        """Each checkpoint that comes has its id forgotten first."""
+        steps = []
+        for number, trees in ((0, 1), (1, 5000)):
+            put(connection, number, A)
+            tables.keep_plain(connection, {f"{tree:06x}": "plain" for tree in range(trees)}, number)
+            taken: list[int] = []
+            connection.set_progress_handler(functools.partial(taken.append, 1), 1)  # after each of SQLite's steps
+            forget(connection, number)
+            connection.set_progress_handler(None, 1)
+            steps.append(len(taken))
+        assert len(tables.plain(connection)[0]) == 5000
+        assert steps[1] < 2 * steps[0]
