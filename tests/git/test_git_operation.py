@@ -12,6 +12,7 @@ from gitckpt.git.objects.plumbing import Plumbing
 from gitckpt.git.repository import Repository, discover
 from gitckpt.git.worktree import operation
 from tests.conftest import Checkout
+from tests.damaging import place_of
 
 
 @pytest.fixture
@@ -28,7 +29,8 @@ def imported(checkout: Checkout, parents: list[list[int]]) -> list[str]:
         lines += [f"commit refs/heads/c{number if not above else above[0]}\nmark :{number + 1}"]
         lines += [f"committer a <a@example.com> {1_700_000_000 + number} +0000\ndata 0\n"]
         lines += [f"{'merge' if at else 'from'} :{parent + 1}" for at, parent in enumerate(above)]
-    checkout.git("fast-import", "--quiet", "--force", "--export-marks=../marks", data="\n".join(lines) + "\n")
+    loosely = ("-c", "fastimport.unpackLimit=1000")
+    checkout.git(*loosely, "fast-import", "--quiet", "--force", "--export-marks=../marks", data="\n".join(lines) + "\n")
     marks = dict(line.split() for line in (checkout.path.parent / "marks").read_text().splitlines())
     return [marks[f":{number + 1}"] for number in range(len(parents))]
 
@@ -45,13 +47,21 @@ def test_a_rebase_of_more_commits_than_a_command_takes(repository: Repository, m
     assert main_checkout.git("merge-base", "--is-ancestor", commits[-1], str(kept)) == ""
 
 
+def test_what_head_leads_to_is_not_walked(repository: Repository, main_checkout: Checkout) -> None:
+    """It may be a million commits, or lack one far below."""
+    commits = imported(main_checkout, [[number - 1] if number else [] for number in range(300)])
+    place_of(main_checkout, commits[20]).unlink()
+    todo = {operation.INSTRUCTIONS: "".join(f"pick {oid} x\n" for oid in commits[150:]).encode()}
+    kept = operation.holder_of(repository, Plumbing(repository), todo, commits[140])
+    assert main_checkout.git("merge-base", "--is-ancestor", commits[-1], str(kept)) == ""
+
+
 @pytest.mark.parametrize("seed", range(10))
-def test_those_to_which_no_other_leads_are_the_same_as_git_says(
-    repository: Repository, main_checkout: Checkout, monkeypatch: pytest.MonkeyPatch, seed: int
-) -> None:
+def test_those_are_kept_to_which_neither_head_nor_another_one_leads(repository: Repository, main_checkout: Checkout, seed: int) -> None:
     draw = random.Random(seed)
     history = [draw.sample(range(number), min(number, draw.choice([0, 1, 1, 1, 2]))) for number in range(30)]
-    some = draw.sample(imported(main_checkout, history), 12)
-    of_few = operation._independent(repository, some)
-    monkeypatch.setattr(operation, "_FEW", 0)
-    assert operation._independent(repository, some) == sorted(of_few)
+    *some, head = draw.sample(imported(main_checkout, history), 13)
+    for at in (head, ""):
+        beyond = [oid for oid in some if not at or main_checkout.git("rev-list", "-n1", oid, f"^{at}")]
+        wanted = main_checkout.git("merge-base", "--independent", *beyond).split() if beyond else []
+        assert operation._tips(repository, set(some), at) == sorted(wanted)

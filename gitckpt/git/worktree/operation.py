@@ -34,9 +34,6 @@ _AM = ("rebase-apply", "applying")
 INSTRUCTIONS = "rebase-merge/git-rebase-todo"
 """What a rebase has still to do, a line each."""
 
-_FEW = 100
-"""Of more commits, those of a long rebase, git is told by its input: a command takes some ten thousand words at the most."""
-
 _REBASES = ("rebase-merge", "rebase-apply")
 _BRANCH = b"refs/heads/"
 _DETACHED = b"detached HEAD\n"
@@ -78,11 +75,7 @@ def holder_of(repository: Repository, objects: Objects, files: Mapping[str, byte
         files: what `collect` returned.
         head: what HEAD points to; "" on an unborn branch.
     """
-    named = sorted(_commits_named(repository, files))
-    if named and head:
-        named = _revisions(repository, [*named, f"^{head}"], "--no-walk=unsorted").split()
-    if len(named) > 1:
-        named = _independent(repository, named)
+    named = _tips(repository, _commits_named(repository, files), head)
     if not named:
         return None
     from gitckpt.git.objects import holder
@@ -234,20 +227,21 @@ def _is_plain(name: str) -> bool:
     return not {"", ".", ".."} & set(name.split("/"))
 
 
-def _independent(repository: Repository, commits: list[str]) -> list[str]:
-    """Returns those of some commits to which no other one of them leads."""
-    if len(commits) <= _FEW:
-        return repository.git.run("merge-base", "--independent", *commits).out.decode("ascii").split()
-    left, led_to = set(commits), set[str]()
-    for line in _revisions(repository, commits, "--topo-order", "--parents").splitlines():
+def _tips(repository: Repository, commits: set[str], head: str) -> list[str]:
+    """Returns those of some commits to which neither HEAD nor another one of them leads.
+
+    Only what HEAD does not lead to is walked, as a history may be long, or damaged far below. Git is told by its input, as a long rebase
+    names more commits than a command takes words.
+    """
+    if not commits or (len(commits) == 1 and not head):
+        return [*commits]
+    revs = "".join(f"{rev}\n" for rev in (*commits, *([f"^{head}"] if head else [])))
+    listed, led_to = set[str](), set[str]()
+    for line in repository.git.run("rev-list", "--parents", "--stdin", data=revs.encode("ascii")).out.decode("ascii").splitlines():
         commit, *parents = line.split()
-        if commit in led_to or commit in left:
-            led_to.update(parents)
-    return sorted(left - led_to)
-
-
-def _revisions(repository: Repository, revs: list[str], *options: str) -> str:
-    return repository.git.run("rev-list", *options, "--stdin", data="".join(f"{rev}\n" for rev in revs).encode("ascii")).out.decode("ascii")
+        listed.add(commit)
+        led_to.update(parents)
+    return sorted(commits & listed - led_to)
 
 
 def _commits_named(repository: Repository, files: Mapping[str, bytes]) -> set[str]:
