@@ -43,6 +43,17 @@ def test_its_entries_with_modes_stages_and_flags(repository: Repository, main_ch
         ]
 
 
+def test_those_of_one_mode(repository: Repository, main_checkout: Checkout) -> None:
+    """A look at the submodules of a large worktree is part of each save."""
+    blob, head = main_checkout.git("hash-object", "-w", "--stdin", data="a"), main_checkout.head()
+    odd = f"H 160000 {blob} 0\tf"
+    lines = [f"{mode} {oid} 0\t{path}" for mode, oid, path in [("100644", blob, odd), ("160000", head, "b\nc"), ("160000", head, "sub")]]
+    main_checkout.git("update-index", "-z", "--index-info", data="".join(f"{line}\0" for line in lines))
+    with PrivateIndex(repository) as index:
+        assert index.entries(GITLINK) == [(b"b\nc", GITLINK, head, 0, b"H"), (b"sub", GITLINK, head, 0, b"H")]
+        assert index.entries(EXECUTABLE) == []
+
+
 def test_an_empty_one(repository: Repository, main_checkout: Checkout) -> None:
     main_checkout.git("read-tree", "--empty")
     with PrivateIndex(repository) as index:

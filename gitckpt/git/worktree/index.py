@@ -204,9 +204,16 @@ class PrivateIndex:
         """
         return self.git("write-tree", "--missing-ok").strip().decode("ascii")
 
-    def entries(self) -> list[IndexEntry]:
-        """Returns what this index lists, sorted by path and stage (git-ls-files(1)). Raises as `git`."""
-        listed = _ENTRY.findall(self.git("ls-files", "--stage", "-v", "-z"))
+    def entries(self, mode: bytes = b"") -> list[IndexEntry]:
+        """Returns what this index lists, sorted by path and stage (git-ls-files(1)). Raises as `git`.
+
+        Args:
+            mode: of those that are wanted, where they are few: all of 100,000 take 0.15 seconds.
+        """
+        listing = self.git("ls-files", "--stage", "-v", "-z")
+        if mode:
+            listing = b"".join(line + b"\0" for line in listing.split(b"\0") if line[2:8] == mode)
+        listed = _ENTRY.findall(listing)
         return [(path, mode, oid.decode("ascii"), int(stage), tag) for tag, mode, oid, stage, path in listed]
 
     def refresh(self) -> None:

@@ -269,9 +269,7 @@ def _read_submodules(index: PrivateIndex, found: Survey, repositories: Collectio
     found.submodules = {}
     if not changed and not bare and not {path + b"/" for path in repositories}.difference(found.nested):
         return
-    for path, mode, staged, _, _ in index.entries():
-        if mode != GITLINK:
-            continue
+    for path, _, staged, _, _ in index.entries(GITLINK):
         if not os.path.lexists(os.path.join(top, path, b".git")):
             if path in bare and any(leaves for _, _, leaves in os.walk(os.path.join(top, path))):
                 found.passed_over.append(Omitted(quoted(path + b"/"), _PASSED_OVER))
