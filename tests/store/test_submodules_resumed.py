@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import shutil
 from pathlib import Path
 
@@ -79,11 +80,37 @@ def test_one_that_is_gone_is_named(plain: Store, lib: Checkout) -> None:
     lib.git("update-ref", "-d", f"{CHECKPOINTS}/{named(made)[0]}")
     opened = resume(inside(plain), made)
     reason = f"no repository of it is here that has the checkpoint {named(made)[0]}"
-    then = f"then, in this worktree: git submodule update --init -- lib && git ckpt restore {made.id[:8]}"
     (remark,) = opened.remarks
-    assert remark.startswith(f"the submodule lib did not come back: {reason}; fetch it from where it was captured: git -C lib fetch ")
-    assert remark.endswith(f"; {then}")
+    first = f"the submodule lib did not come back: {reason}; in this worktree: git submodule update --init -- lib; fetch it from where it"
+    assert remark.startswith(f"{first} was captured: git --git-dir=lib/.git fetch ")
+    assert remark.endswith(f"; then git ckpt restore {made.id[:8]}")
     assert list((Path(opened.path) / "lib").iterdir()) == []
+
+
+def test_what_is_told_brings_one_that_nobody_has_checked_out_here(
+    plain: Store, make_store: MakeStore, main_checkout: Checkout, lib: Checkout, tmp_path: Path
+) -> None:
+    """Where it is not, its refs are fetched nowhere: `git -C lib` goes to the repository around it."""
+    lib.git("submodule", "--quiet", "deinit", "--force", "inner")
+    lib.write("l", "work\n")
+    made = plain.save("a-complete", {})
+    shutil.move(lib.git("rev-parse", "--absolute-git-dir"), tmp_path / "CLONE")
+    main_checkout.git("config", "--file", str(tmp_path / "CLONE/config"), "--unset", "core.worktree")
+    shutil.rmtree(lib.path)
+    lib.path.mkdir()
+    opened = resume(inside(plain), made)
+    (remark,) = opened.remarks
+    fetch = shlex.split(remark.partition("captured: ")[2].partition(";")[0].replace("CLONE", str(tmp_path / "CLONE")))[1:]
+    before = main_checkout.git("for-each-ref")
+    main_checkout.git(*fetch, ok=(128,))
+    assert main_checkout.git("for-each-ref") == before
+    around = Checkout(Path(opened.path))
+    around.git("config", "submodule.lib.url", str(tmp_path / "CLONE"))
+    around.git(*shlex.split(remark.partition("in this worktree: ")[2].partition(";")[0])[1:])
+    around.git(*fetch)
+    with make_store(opened.path) as store:
+        store.restore(made)
+    assert (around.path / "lib/l").read_text() == "work\n"
 
 
 def test_one_that_lacks_a_file_comes_by_what_is_told(plain: Store, make_store: MakeStore, lib: Checkout) -> None:

@@ -172,9 +172,13 @@ def _submodules(entries: Iterable[Entry]) -> Iterator[str]:
 
 
 def way_to_fetch(path: bytes, checkpoint_id: str) -> str:
-    """Returns how a person brings the checkpoint of a submodule into the repository that is checked out at its path."""
+    """Returns how a person brings the checkpoint of a submodule into the repository that is checked out at its path.
+
+    Where none is, that fails: `git -C` would go to the repository around it, and fetch the refs into that.
+    """
     specs = " ".join(f"'{refs}:{refs}'" for refs in (layout.CHECKPOINTS + checkpoint_id, f"refs/ckpt/*/{checkpoint_id}", "refs/keep/*"))
-    return f"fetch it from where it was captured: git -C {shell_word(os.fsdecode(path))} fetch --no-tags --no-prune CLONE {specs}"
+    git_dir = shell_word(os.path.join(os.fsdecode(path), ".git"))
+    return f"fetch it from where it was captured: git --git-dir={git_dir} fetch --no-tags --no-prune CLONE {specs}"
 
 
 def problem(repository: Repository, path: bytes, checkpoint_id: str) -> str | None:

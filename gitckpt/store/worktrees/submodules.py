@@ -91,10 +91,18 @@ def make(store: Checkpoints, around: Repository, made: Repository, checkpoint: C
                 raise WorktreeError("the files have no submodule there")
             remarks += _make(store, around, made, one, limits)
         except CkptError as error:
-            name, cure = os.fsdecode(path), f"{error.hint}; " if error.hint else ""
-            commands = f"git submodule update --init -- {shell_word(name)} && git ckpt restore {checkpoint.id[: ids.SHORT]}"
-            remarks.append(f"the submodule {name} did not come back: {error.message}; {cure}then, in this worktree: {commands}")
+            name, back = os.fsdecode(path), f"git ckpt restore {checkpoint.id[: ids.SHORT]}"
+            init = f"git submodule update --init -- {shell_word(name)}"
+            if isinstance(error, _Unknown):  # which is fetched into its repository: there is none yet
+                cure = f"in this worktree: {init}; {error.hint}; then {back}"
+            else:
+                cure = (f"{error.hint}; " if error.hint else "") + f"then, in this worktree: {init} && {back}"
+            remarks.append(f"the submodule {name} did not come back: {error.message}; {cure}")
     return remarks
+
+
+class _Unknown(WorktreeError):
+    """No repository of a submodule is here that has the checkpoint; the hint says how to fetch it."""
 
 
 def _make(store: Checkpoints, around: Repository, made: Repository, one: Submodule, limits: Limits) -> list[str]:
@@ -102,8 +110,8 @@ def _make(store: Checkpoints, around: Repository, made: Repository, one: Submodu
     top = modules.place(made, path)
     kept = modules.holding(around, path, ref) if top is not None else None
     if kept is None or top is None:
-        hint = keeper.way_to_fetch(path, one.checkpoint) if top is not None else None
-        raise WorktreeError(f"no repository of it is here that has the checkpoint {one.checkpoint}", hint=hint)
+        reason = f"no repository of it is here that has the checkpoint {one.checkpoint}"
+        raise WorktreeError(reason) if top is None else _Unknown(reason, hint=keeper.way_to_fetch(path, one.checkpoint))
     with contextlib.closing(kept):
         try:
             there = modules.seen_from(made, path) or _copied(around, kept, made, one)
