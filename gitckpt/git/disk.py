@@ -293,7 +293,7 @@ class Arrivals:
             new, theirs = [*self._new(since), *beside[0]], [*recent.refs(self._repository, refs, since)]
             # The notes that git has copied come after what they need; a branch leads to its commit already.
             lots = [[*new, *theirs]] if roots else [new, theirs]
-            is_much = _is_much(new)
+            is_much = len(new) + len(theirs) >= _ALL_FROM or _is_large(new)
         except BaseException:
             os.unlink(path)
             raise
@@ -366,10 +366,8 @@ def _places(repository: Repository, oids: Iterable[str]) -> tuple[list[str], lis
     return [*paths, *map(os.path.dirname, paths)], [os.path.join(repository.common_dir, "objects")] if paths else []
 
 
-def _is_much(paths: Sequence[str]) -> bool:
-    """Tells whether it takes long to flush some files, such as that of a large file which was committed just now."""
-    if len(paths) >= _ALL_FROM:
-        return True
+def _is_large(paths: Sequence[str]) -> bool:
+    """Tells whether it takes long to flush a few files, such as that of a large file which was committed just now."""
     left = _MUCH
     for path in paths:
         try:

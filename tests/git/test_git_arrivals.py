@@ -288,6 +288,15 @@ def test_much_is_many_files_or_a_large_one(
         assert due.is_much == is_much
 
 
+def test_so_are_many_worktrees(main_checkout: Checkout, repository: Repository, tmp_path: Path) -> None:
+    """From 64 files on, the whole file system is flushed, with what other programs write."""
+    settle(main_checkout)
+    for number in range(20):
+        main_checkout.git("worktree", "add", "--quiet", "--detach", "--no-checkout", str(tmp_path / f"w{number}"))
+    with Arrivals(repository).look([main_checkout.commit("change")], []) as due:
+        assert due.is_much
+
+
 def test_packed_refs_that_were_flushed_count_as_changed_when_they_change_again(
     main_checkout: Checkout, repository: Repository, flushed: list[str]
 ) -> None:
