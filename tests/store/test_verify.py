@@ -499,3 +499,19 @@ def test_a_branch_whose_commit_is_gone_and_that_was_nowhere_before(main_checkout
     (finding,) = look(main_checkout).findings
     cure = f"fetch it from a clone that has it: git fetch --refetch --no-tags REMOTE {oids[1]}"
     assert (finding.code, finding.object, finding.cure) == ("ref-target-missing", "refs/heads/side", cure)
+
+
+@pytest.mark.parametrize("lost", [[0], [0, 1], [0, 1, 2]])
+def test_stashes_that_are_gone_are_dropped_as_is_told(main_checkout: Checkout, lost: list[int]) -> None:
+    """And no other one: no clone has them, and `git stash drop` fails."""
+    for number in range(3):
+        main_checkout.write("README", f"{number}\n")
+        main_checkout.git("stash", "--quiet")
+    stashes = [main_checkout.git("rev-parse", f"refs/stash@{{{number}}}") for number in range(3)]
+    for number in lost:
+        place_of(main_checkout, stashes[number]).unlink()
+    for _ in lost:
+        (finding,) = look(main_checkout).findings
+        main_checkout.git(*shlex.split(str(finding.cure).partition("; or drop it: ")[2])[1:])
+    assert told(look(main_checkout)) == []
+    assert main_checkout.git("stash", "list", "--format=%H").split() == stashes[len(lost) :]

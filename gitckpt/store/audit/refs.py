@@ -21,7 +21,8 @@ from gitckpt.store.submodules import keeper
 
 WORDS = {layout.TREES: "tree", layout.OPERATIONS: "operation", layout.ORIGINALS: "original"}
 
-_OF_PEOPLE = ("refs/heads", "refs/remotes", "refs/tags", "refs/stash")
+_STASH = "refs/stash"
+_OF_PEOPLE = ("refs/heads", "refs/remotes", "refs/tags", _STASH)
 
 _BEFORE = "@{1}"
 _ASKED = 100
@@ -58,9 +59,9 @@ def pointing_nowhere(repository: Repository) -> list[Finding]:
         return []
     now = _tips(repository)  # one that somebody has deleted or moved meanwhile is none
     still = [(name, *tip) for name, tip in lost.items() if now.get(name) == tip]
-    before = {name: _value_before(repository, name) for name, _, back in still[:_ASKED] if back}
-    unable = {"", *kinds.unlike(repository, filter(None, before.values()), "commit")}
-    return [_lost(name, oid, back if before.get(name, "") not in unable else "") for name, oid, back in still]
+    before = {name: _value_before(repository, name) for name, _, back in still[:_ASKED] if back or name == _STASH}
+    unable = {None, "", *kinds.unlike(repository, filter(None, before.values()), "commit")}
+    return [_lost(name, oid, before.get(name), back if before.get(name) not in unable else "") for name, oid, back in still]
 
 
 def _tips(repository: Repository) -> dict[str, tuple[str, str]]:
@@ -87,9 +88,14 @@ def _value_before(repository: Repository, ref: str) -> str:
     return repository.git.run("rev-parse", "--quiet", "--verify", ref + _BEFORE, ok=(0, 1, 128)).out.decode("ascii").strip()
 
 
-def _lost(name: str, oid: str, back: str) -> Finding:
+def _lost(name: str, oid: str, before: str | None, back: str) -> Finding:
+    """Args: what it points to, and what it pointed to before, "" where nobody knows, None where nobody has looked; how to go back there."""
     cure = f"fetch it from a clone that has it: git fetch --refetch --no-tags REMOTE {oid}"
-    cure += f"; or go back to where it was before: {back}" if back else ""
+    if name == _STASH and before is not None:  # it seldom leaves its repository; the older ones are in its reflog alone
+        drop = "reflog delete --updateref --rewrite 'refs/stash@{0}'" if before else f"update-ref -d {_STASH}"
+        cure += f"; or drop it: git {drop}"
+    elif back:
+        cure += f"; or go back to where it was before: {back}"
     return Finding("ref-target-missing", name, f"points to {oid}, which is missing or damaged: every git gc fails", cure)
 
 
