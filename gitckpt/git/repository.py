@@ -369,5 +369,8 @@ def _cure_of_worktree(git_dir: str) -> str:
     common, name = os.path.split(os.path.dirname(git_dir))
     if name != "worktrees" or not os.path.isdir(common):
         return f"see whether it was moved: {git_dir}"
-    top = os.path.dirname(common) if os.path.basename(common) == ".git" else common
-    return f"see what is wrong: git -C {shell_word(top)} ckpt verify"
+    there = f"git -C {shell_word(os.path.dirname(common) if os.path.basename(common) == '.git' else common)}"
+    if os.path.isdir(git_dir):
+        return f"see what is wrong: {there} ckpt verify"
+    what = "git has forgotten it, and its files are as they were: make another worktree, and copy there what you need"
+    return f"{what}: {there} worktree add DIR"

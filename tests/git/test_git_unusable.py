@@ -54,6 +54,9 @@ class TestRefused:
         (git_dir / "commondir").unlink()
         message = f"{linked} belongs to {git_dir}, which is no git repository any more"
         assert self.refused(linked) == (message, f"see what is wrong: git -C {main_checkout.path} ckpt verify")
+        shutil.rmtree(git_dir)  # as `git worktree prune` does where the worktree was on a disk that was not there
+        cure = "git has forgotten it, and its files are as they were: make another worktree, and copy there what you need"
+        assert self.refused(linked) == (message, f"{cure}: git -C {main_checkout.path} worktree add DIR")
         shutil.rmtree(main_checkout.path / ".git")
         assert self.refused(linked) == (message, f"see whether it was moved: {git_dir}")
 
