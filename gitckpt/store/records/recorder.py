@@ -308,10 +308,12 @@ class Recorder:
             due.flush(look)
 
         with self._arrivals.look(roots, written, fields.get("branch"), noted) as due:
+            meanwhile: Callable[[], None] | None = flush
             if due.is_much:  # what others wrote: nobody shall wait for our locks meanwhile
                 flush()
+                meanwhile = None
             try:
-                self._apply(updates, line, None if due.is_much else flush)
+                self._apply(updates, line, meanwhile)
             except GitError:
                 gone = [update.new for update in updates if update.new and self._repository.cat_file.info(update.new) is None]
                 if not gone:
@@ -319,7 +321,7 @@ class Recorder:
                 if (fields.get("worktree") or {}).get("tree") in gone:
                     raise FilesPruned from None
                 self._objects.write([*needed, *derived])  # a `gc --prune=now` took them before their refs were there
-                self._refs.update(updates)
+                self._refs.update(updates, meanwhile)
         if commit:
             self._links.recorded(len(made), instant, with_notes=with_links)
         elif not fields.get("run"):

@@ -66,11 +66,11 @@ _SCHEMA_VERSION = zlib.crc32(_SCHEMA.encode() + b"%d" % _READER) >> 1
 
 _STORED = "SELECT id, oid FROM entry UNION ALL SELECT id, oid FROM problem"
 _GOING = "CREATE TEMP TABLE IF NOT EXISTS going (id BLOB PRIMARY KEY) WITHOUT ROWID"
-"""The ids of rows that are about to go. With a statement for all of them, ten thousand take a third of the time that one for each takes."""
+"""The ids of rows that are about to go. With a statement for all of them, ten thousand take half of the time that one for each takes."""
 
 _NO_LONGER_PLAIN = f"""
 DELETE FROM plain WHERE path IN
-    (SELECT substr(lower(hex(git_sha)), 1, digits.value) FROM entry, json_each('{DEPTHS}') AS digits WHERE entry.id IN going)
+    (SELECT substr(lower(hex(git_sha)), 1, digits.value) FROM entry, json_each('{_DEPTHS}') AS digits WHERE entry.id IN going)
 """  # noqa: S608 - fixed parts only
 _FORGET = (
     "UPDATE upkeep SET removals = removals + (SELECT COUNT(*) FROM entry WHERE id IN going)",
