@@ -65,6 +65,9 @@ from gitckpt.store.retention.maintenance import maintain
 maintain(discover(sys.argv[1]))
 """
 
+_UNWRITTEN = "ckpt/unwritten-*"
+"""What could not be recorded of a run; `status` tells it until the run goes on."""
+
 _PASSING = ("started", "progress")
 """Ends of the phases of checkpoints that expiry lets go once their phase is complete."""
 
@@ -329,6 +332,9 @@ class Judge:
             if not found:
                 break
             time.sleep(pause)  # what packs refs in the background is at work, perhaps
+        runs = forked.git_ckpt("runs", directory=place.project, env=place.env).out.splitlines() if _UNWRITTEN in found else ()
+        if any(line.split("\t")[1] != "complete" for line in runs):
+            found -= {_UNWRITTEN}
         return [f"{name} is left" for name in sorted(found)]
 
 
