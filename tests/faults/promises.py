@@ -222,10 +222,10 @@ def removed_run(place: Place, ended: Ended, before: View, after: View) -> Acknow
 
 
 def cancelled(place: Place, ended: Ended, before: View, after: View) -> Acknowledged:
-    """Where it ended well, nobody drives the run any more; that is recorded, unless it was the driver whose git was killed."""
+    """Where it ended well, nobody drives the run any more; that is recorded, unless it was the driver whose git failed or was killed."""
     said = ran(place, Ended(None, ended.out, ended.err), before, after)
     runs = forked.git_ckpt("runs", "--json", directory=place.project, env=place.env)
     found = [run["status"] for run in json.loads(runs.out)["runs"]]
-    if ended.code == 0 and found not in (["failed"], ["crashed"]):
+    if ended.code == 0 and found not in (["failed"], ["crashed"], ["paused"]):
         said.wrong.append(f"it ended well, and the runs are {', '.join(found)}")
     return said
