@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
     from typing import Any, Protocol, TypeAlias
 
+    from gitckpt.git.disk import Due
     from gitckpt.git.objects.port import Item, Objects
     from gitckpt.git.refs import Refs
     from gitckpt.git.repository import Repository
@@ -300,20 +301,9 @@ class Recorder:
             drives = guard is not None and guard.drives
             noted = chains.extend(self._repository, fields["run"], head, [oid for _, oid in documents], drives=drives)
 
-        def look() -> None:
-            if holds is not None and not holds():
-                raise Differs
-
-        def flush() -> None:
-            due.flush(look)
-
         with self._arrivals.look(roots, written, fields.get("branch"), noted) as due:
-            meanwhile: Callable[[], None] | None = flush
-            if due.is_much:  # what others wrote: nobody shall wait for our locks meanwhile
-                flush()
-                meanwhile = None
             try:
-                self._apply(updates, line, meanwhile)
+                self._apply(updates, line, due, holds)
             except GitError:
                 gone = [update.new for update in updates if update.new and self._repository.cat_file.info(update.new) is None]
                 if not gone:
@@ -321,7 +311,7 @@ class Recorder:
                 if (fields.get("worktree") or {}).get("tree") in gone:
                     raise FilesPruned from None
                 self._objects.write([*needed, *derived])  # a `gc --prune=now` took them before their refs were there
-                self._refs.update(updates, meanwhile)
+                self._apply(updates, line, due, holds)
         if commit:
             self._links.recorded(len(made), instant, with_notes=with_links)
         elif not fields.get("run"):
@@ -340,17 +330,29 @@ class Recorder:
             return last
         return keep.Line(self._repository, commit, has_branch=has_branch, again=again).secured(self._objects)
 
-    def _apply(self, updates: list[Update], line: keep.Line | None, flush: Callable[[], None] | None) -> None:
-        """Applies updates in one transaction, with what is to be flushed before; what bars the ref of the line is gone round."""
+    def _apply(self, updates: list[Update], line: keep.Line | None, due: Due, holds: Callable[[], bool] | None) -> None:
+        """Applies updates in one transaction, with what is due to be flushed before; what bars the ref of the line is gone round."""
+
+        def look() -> None:
+            if holds is not None and not holds():
+                raise Differs
+
+        def flush() -> None:
+            due.flush(look)
+
+        meanwhile: Callable[[], None] | None = flush
+        if due.is_much:  # what others wrote: nobody shall wait for our locks meanwhile
+            flush()
+            meanwhile = None
         try:
-            self._refs.update(updates, flush)
+            self._refs.update(updates, meanwhile)
         except (LockHeld, GitError) as error:
-            if line is None or not keep.is_barred(line.update.ref, error):
+            if line is None or line.update not in updates or not keep.is_barred(line.update.ref, error):
                 raise
             at = updates.index(line.update)
             updates[at : at + 1] = line.detour()
             self._objects.write(line.objects)
-            self._refs.update(updates, flush)
+            self._refs.update(updates, meanwhile)
 
     def _require_free(self, checkpoint_id: str) -> None:
         """Raises an error where refs of a checkpoint with this id are there: nobody's being faster will ever change that."""
