@@ -355,11 +355,25 @@ def _refused(path: str, done: Completed, *, by_variables: bool) -> RepositoryErr
         values = ", ".join(f"{name} is {os.environ[name]!r}" for name in given)
         return RepositoryError(f"git finds no repository at {where}, as {values}: {first}", hint=f"go without: unset {' '.join(given)}")
     if named := first.partition(_NONE)[2].strip("'"):  # a `.git` file says so
+        named = _named_above(where) if named == "(null)" else named
         return RepositoryError(f"{where} belongs to {named}, which is no git repository any more", hint=_cure_of_worktree(named))
     if "not a git repository" in done.complaint:
         return RepositoryError(f"not in a git repository: {where}", hint="go to one, or make one: git init")
     cure = next((line for line in lines if line.startswith("git config")), None)
     return RepositoryError(f"git refuses the repository at {where}: {first}", hint=cure)
+
+
+def _named_above(path: str) -> str:
+    """Returns what the next `.git` file says, from a directory upwards: git 2.55 has forgotten it by the time it complains."""
+    while True:
+        try:
+            with open(os.path.join(path, ".git"), "rb") as file:
+                return os.path.normpath(os.path.join(path, os.fsdecode(file.read().removesuffix(b"\n").removeprefix(b"gitdir: "))))
+        except OSError:
+            above = os.path.dirname(path)
+            if above == path:  # somebody has just deleted it
+                return path
+            path = above
 
 
 def _cure_of_worktree(git_dir: str) -> str:
