@@ -16,10 +16,10 @@ from gitckpt.durable.run.run import Run
 from gitckpt.model import times, toml
 from gitckpt.model.checkpoint import PHASE, Checkpoint, Pipeline
 from gitckpt.model.errors import CkptError, InvalidCheckpoint, NotFoundError
-from gitckpt.model.policy import DAY, Policy
+from gitckpt.model.policy import DAY
 from gitckpt.model.readers import codec
 from gitckpt.store.checkpoints import Checkpoints
-from gitckpt.store.retention.cleanup import Retired, cleanup_runs
+from gitckpt.store.retention.cleanup import Cleaned, Retired, cleanup_all, cleanup_by_age, cleanup_runs
 from gitckpt.store.runs.resumable import latest_resumable
 from gitckpt.store.store import Store, inside
 from tests.conftest import Checkout, Clock, Ids, repository_of
@@ -110,6 +110,35 @@ def found(checkpoint: Checkpoint | None) -> tuple[str | None, str] | None:
     return None if checkpoint is None else (checkpoint.run, checkpoint.phase)
 
 
+class TestCleanup:
+    def test_what_is_driven_is_skipped(self, store: Store) -> None:
+        run = run_of(store, "a-complete")
+        store.record("manual-complete", {})
+        end = driven(store, run)
+        assert cleanup_all(inside(store)) == Cleaned(deleted=1, failed=0, skipped=2)
+        end()
+        assert cleanup_all(inside(store)) == Cleaned(deleted=2, failed=0, skipped=0)
+
+    def test_a_lock_costs_one_and_not_the_others(self, store: Store, main_checkout: Checkout, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr("gitckpt.git.refs.LOCK_TIMEOUT_MS", 20)
+        ids = [store.record("manual-complete", {}).id for _ in range(3)]
+        lock = main_checkout.write(f".git/refs/checkpoints/{ids[1]}.lock", "")
+        assert cleanup_all(inside(store)) == Cleaned(deleted=2, failed=1, skipped=0)
+        lock.unlink()
+        assert cleanup_all(inside(store)) == Cleaned(deleted=1, failed=0, skipped=0)
+
+    def test_worktrees_go_with_their_runs_unless_they_hold_what_no_checkpoint_does(self, store: Store) -> None:
+        with Run.start(store, "work") as run:
+            run.pause()
+        with Run.start(store, "more") as other:
+            other.pause()
+        Path(other.path, "mine").write_text("x")
+        assert cleanup_all(inside(store)) == Cleaned(deleted=1, failed=1)
+        assert not os.path.isdir(run.path)
+        assert Path(other.path, "mine").read_text() == "x"
+        assert [each.id for each in store.runs()] == [other.id]
+
+
 class TestCleanupOfRuns:
     @pytest.mark.long
     def test_complete_ones_of_a_pipeline_go_with_their_worktrees(self, store: Store, clock: Clock) -> None:
@@ -129,8 +158,8 @@ class TestCleanupOfRuns:
         why = {held.id: f"its worktree {held.path} holds what no checkpoint does: more"}
         assert cleanup_runs(inside(store), pipeline="forge", older_than=168 * HOUR) == Retired((old.id,), why)
         assert [os.path.isdir(run.path) for run in (old, other, open_, held, young)] == [False, True, True, True, True]
-        assert cleanup_runs(inside(store), pipeline="ci", older_than=168 * HOUR) == Retired((other.id,), {})
-        assert cleanup_runs(inside(store), pipeline="forge", older_than=0).gone == (young.id,)
+        assert cleanup_runs(inside(store), older_than=168 * HOUR) == Retired((other.id,), why)
+        assert cleanup_runs(inside(store), older_than=0).gone == (young.id,)
         left = {run.id: sum(entry.run == run.id for entry in store.list()) for run in (old, other, open_, held, young)}
         assert left == {old.id: 1, other.id: 1, open_.id: 3, held.id: 4, young.id: 1}, "no branch holds what they made"
 
@@ -232,12 +261,30 @@ def test_rlm_12_what_does_not_exist_is_an_error(store: Store) -> None:
         store.read("aaaaaaaa-aaaa-4aaa-8aaa-aaaaaaaaaaaa")
 
 
-def cleaned(store: Store, days: int) -> int:
-    """Removes what is so many days old, as `examples/facades/rlm_act.py` does; returns how many checkpoints went."""
-    age = max(days, 0) * DAY
-    before = len(store.list())
-    store.expire(Policy(age, age, keep_last=0, runs_older_than=age, safety_older_than=age, safety_keep_last=0, everything=True))
-    return before - len(store.list())
+NOW = times.from_text("2026-01-20T12:00:00Z")
+
+
+@pytest.mark.parametrize(
+    ("timestamp", "days"),
+    [
+        ("", 0),
+        ("invalid", 0),
+        ("2024-01-01 00:00:00", 0),
+        ("2024-01-01T00:00:00", 0),
+        ("2026-01-20T12:00:00Z", 0),
+        ("2026-01-19T12:00:00.000001Z", 0),
+        ("2026-01-19T12:00:00Z", 1),
+        ("2026-01-18T13:00:00Z", 1),
+        ("2026-01-17T12:00:00Z", 3),
+        ("2026-01-13T12:00:00Z", 7),
+        ("2026-01-17T12:00:00+00:00", 3),
+        ("2026-01-17T07:00:00-05:00", 3),
+        ("2026-01-17T12:00:01+00:00", 2),
+        ("2026-01-25T12:00:00Z", 0),
+    ],
+)
+def test_rlm_13_the_age_in_days(timestamp: str, days: int) -> None:
+    assert times.age_in_days(timestamp, NOW) == days
 
 
 @pytest.mark.parametrize(("hours", "days", "deleted"), [(47, 2, 0), (48, 2, 1), (72, 3, 1), (71, 3, 0)])
@@ -245,28 +292,27 @@ def test_rlm_13_what_is_just_old_enough_is_deleted(store: Store, clock: Clock, h
     clock.step = 0
     store.record("research-complete", {})
     clock.instant += hours * HOUR
-    assert cleaned(store, days) == deleted
+    assert cleanup_by_age(inside(store), days).deleted == deleted
 
 
 def test_rlm_14_cleanup_by_age(store: Store, clock: Clock) -> None:
-    assert cleaned(store, 7) == 0
-    store.record("a-complete", {})
-    store.record("b-complete", {})
+    assert cleanup_by_age(inside(store), 7) == Cleaned()
     run = run_of(store, "a-complete")
     clock.instant += 8 * DAY
     store.record("b-complete", {}, run=run, trigger=PHASE)
     new = store.record("manual-complete", {})
-    assert cleaned(store, 7) == 2
-    assert [entry.phase for entry in store.list()] == ["manual-complete", "b-complete", "a-complete", "run-started"], "a run stays whole"
+    assert cleanup_by_age(inside(store), 7) == Cleaned(deleted=2)
+    assert [entry.phase for entry in store.list()] == ["manual-complete", "b-complete"]
+    assert inside(store).heads.read(run).phase == "b-complete"
     clock.instant += DAY
-    assert (cleaned(store, 2), new.id in {entry.id for entry in store.list()}) == (0, True)
+    assert (cleanup_by_age(inside(store), 2), new.id in {entry.id for entry in store.list()}) == (Cleaned(), True)
 
 
 @pytest.mark.parametrize("days", [0, -1, -400])
 def test_rlm_14_no_days_or_less_are_all(store: Store, days: int) -> None:
     store.record("a-complete", {})
     store.record("a-complete", {})
-    assert cleaned(store, days) == 2
+    assert cleanup_by_age(inside(store), days) == Cleaned(deleted=2)
     assert store.list()[:] == []
 
 
@@ -274,7 +320,7 @@ def test_rlm_14_what_has_no_valid_timestamp_is_never_deleted(store: Store, main_
     made = store.record("a-complete", {})
     text = store.raw(made.id).decode().replace(f'timestamp = "{made.timestamp}"', 'timestamp = "2020-01-01 00:00:00"')
     ref = store_document(main_checkout, made.id, text)
-    assert (cleaned(store, 0), len(store.problems())) == (0, 1)
+    assert cleanup_by_age(inside(store), 0) == Cleaned(deleted=0, failed=1)
     assert ref in main_checkout.refs()
 
 
@@ -287,11 +333,11 @@ def require_only_young(checkout: Checkout, before: dict[str, object]) -> None:
 
 def test_rlm_15_cleanup_of_all_leaves_what_is_not_ours(store: Store, main_checkout: Checkout) -> None:
     before = main_checkout.fingerprint()
-    assert cleaned(store, 0) == 0
+    assert cleanup_all(inside(store)) == Cleaned()
     run_of(store, "a-complete")
     store.record("manual-complete", {})
     bad = store_document(main_checkout, "aaaaaaaa-aaaa-4aaa-8aaa-aaaaaaaaaaaa", "{")
-    assert (cleaned(store, 0), len(store.problems())) == (3, 1)
+    assert cleanup_all(inside(store)) == Cleaned(deleted=3, failed=1)
     main_checkout.git("update-ref", "-d", bad)
     require_only_young(main_checkout, before)
 
@@ -347,6 +393,7 @@ def test_b1_timestamps_are_utc_wherever_one_is(main_checkout: Checkout, monkeypa
             before = time.time_ns() // 1000
             made = store.record("a-complete", {})
             assert before <= times.from_text(made.timestamp) <= time.time_ns() // 1000
+            assert times.age_in_days(made.timestamp, times.now() + DAY) == 1
     finally:
         monkeypatch.undo()
         time.tzset()
@@ -382,7 +429,7 @@ def test_b7_what_was_not_written_to_its_end_does_not_count_and_is_no_secret(stor
     newest = store.list()[0].id
     ref = store_document(main_checkout, newest, store.raw(newest)[:40].decode())
     assert [problem.ref for problem in store.problems()] == [ref]
-    assert (cleaned(store, 0), len(store.problems())) == (2, 1)
+    assert cleanup_all(inside(store)).failed == 1
 
 
 def test_b10_checkpoints_share_what_did_not_change(store: Store, main_checkout: Checkout) -> None:
@@ -408,5 +455,5 @@ def test_b11_index_branches_and_worktree_are_left_alone(store: Store, main_check
     run = run_of(store, "a-complete")
     store.save("b-complete", {"n": 1}, run=run, trigger=PHASE)
     latest_resumable(inside(store))
-    cleaned(store, 0)
+    cleanup_by_age(inside(store), 0)
     require_only_young(main_checkout, before)

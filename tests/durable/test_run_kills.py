@@ -7,7 +7,7 @@ import random
 import signal
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -20,6 +20,8 @@ from tests.durable.nursery import Done, Nursery
 from tests.store.killer import Positions
 
 pytestmark = [pytest.mark.long, pytest.mark.skipif(sys.platform != "linux", reason="finds orphans as their subreaper, and in /proc")]
+
+MakeNest = Callable[..., Nest]
 
 
 @pytest.fixture

@@ -8,6 +8,7 @@ from __future__ import annotations
 import resource
 import shutil
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -71,6 +72,8 @@ CALLS: dict[str, list[str]] = {
 GOOD_CODES = {0, 1, 2, 10, 11, 12, 13, 14}
 _EVERY = 80
 SECONDS, MEMORY = 20, 2 << 30
+
+Attacked = Callable[[str], Victim]
 
 
 @pytest.fixture

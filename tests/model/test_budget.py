@@ -19,6 +19,8 @@ from gitckpt.model.format.budget import Budget, Excess
 from gitckpt.model.readers import codec
 from tests.model.example_documents import DOCUMENT, REF, SMALL, SMALL_DOCUMENT, changed, quick, read_or_fault
 
+PLENTY = Budget(1 << 30, 1 << 30, 1 << 30)
+
 
 def excess(text: str, limits: Budget = budget.DOCUMENT) -> str:
     """Returns what there is too much of; "" where a reader would take it."""
