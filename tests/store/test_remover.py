@@ -262,6 +262,27 @@ class TestTheJournal:
         assert f"refs/checkpoints/{ONE}" in main_checkout.refs()
         assert not path.exists()
 
+    def test_a_lock_that_a_kill_left_leaves_the_others_to_whoever_comes_next(
+        self, plain: Store, main_checkout: Checkout, before: dict[str, str], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """It is too young to be taken for one that was left, as it is where another git is at work."""
+        monkeypatch.setattr("gitckpt.git.refs.LOCK_TIMEOUT_MS", 20)
+        inside(plain).refs.close()  # the git that stands by waits longer, by which the lock is old enough
+        left = f"refs/ckpt/trees/{TWO}"
+        main_checkout.git("update-ref", "-d", f"refs/checkpoints/{TWO}")
+        path, lock = Path(main_checkout.path, JOURNAL), Path(main_checkout.path, ".git", f"{left}.lock")
+        path.write_text(f"{TWO}\n")
+        lock.touch()
+        assert remove(plain, THREE) == 1
+        gone = {f"refs/checkpoints/{TWO}", f"refs/checkpoints/{THREE}", f"refs/ckpt/trees/{THREE}"}
+        assert set(before) - set(main_checkout.refs()) == gone
+        assert TWO in path.read_text()
+        with pytest.raises(LockHeld):
+            inside(plain).finish()
+        lock.unlink()
+        assert remove(plain) == 0
+        assert (set(before) - set(main_checkout.refs()), path.exists()) == (gone | {left}, False)
+
     def test_of_one_whose_removal_had_not_begun_all_stays(self, plain: Store, main_checkout: Checkout, before: dict[str, str]) -> None:
         Path(main_checkout.path, JOURNAL).write_text(f"{TWO}\n{THREE}\n")
         inside(plain).finish()

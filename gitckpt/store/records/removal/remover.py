@@ -142,11 +142,12 @@ class Remover:
         for run in over:
             chains.forget(self._repository, run)
 
-    def finish(self, ids: Collection[str] = ()) -> None:
+    def finish(self, ids: Collection[str] | None = None) -> None:
         """Lets go what checkpoints kept whose removal has begun, be it that somebody else was killed at it.
 
         Args:
-            ids: further ones that were removed.
+            ids: those that were removed just now. A lock that is in the way of others then leaves those to whoever comes next; None makes
+                it an error.
 
         Raises:
             RefMoved: somebody else was faster.
@@ -154,19 +155,28 @@ class Remover:
         """
         with layout.turn(self._repository):
             left = begun(self._repository)
-            if not ids and not left:
+            own = left if ids is None else set(ids)
+            if not own | left:
                 return
-            there = self._existing({*ids, *left})
-            held = [
-                Update(space + name, "", oid)
-                for space in reversed(layout.HOLDERS)
-                for name, oid in there[space].items()
-                if name not in there[layout.CHECKPOINTS]  # of these, it had not begun
-            ]
-            if held:
-                self._refs.update(held)
+            there = self._existing(own | left)
+            self._let_go(there, own)
+            try:
+                self._let_go(there, left - own)
+            except LockHeld:  # which cannot be told yet from one that somebody holds; of what was asked for, nothing is left
+                return
             with contextlib.suppress(OSError):  # what is named twice does no harm
                 os.unlink(self._journal)
+
+    def _let_go(self, there: Mapping[str, Mapping[str, str]], ids: Collection[str]) -> None:
+        """Deletes what those of some checkpoints have kept that are gone."""
+        held = [
+            Update(space + name, "", oid)
+            for space in reversed(layout.HOLDERS)
+            for name, oid in there[space].items()
+            if name in ids and name not in there[layout.CHECKPOINTS]  # of these, it had not begun
+        ]
+        if held:
+            self._refs.update(held)
 
     def settle(self, *, all_walked: bool = False) -> None:
         """Finishes removals, moves the refs that keep commits down to those that checkpoints still need, and drops those that others reach.
