@@ -78,7 +78,7 @@ class Repository:
     @property
     def has_reftable(self) -> bool:
         """Whether refs are kept in reftables rather than in files."""
-        return os.path.isdir(os.path.join(self.common_dir, "reftable"))
+        return os.path.isdir(f"{self.common_dir}/reftable")
 
     @property
     def private_dir(self) -> str:
@@ -87,7 +87,7 @@ class Repository:
         Raises:
             WorktreeError: it is a link, or somebody else's.
         """
-        path = os.path.join(self.common_dir, "ckpt")
+        path = f"{self.common_dir}/ckpt"
         premises.private(path, self.common_dir, make=False)
         return path
 
@@ -98,7 +98,7 @@ class Repository:
             RepositoryError: it cannot be created.
             WorktreeError: as `private_dir`.
         """
-        path = os.path.join(self.common_dir, "ckpt")
+        path = f"{self.common_dir}/ckpt"
         try:
             premises.private(path, self.common_dir, make=True)
         except OSError as error:

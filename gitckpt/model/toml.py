@@ -32,6 +32,11 @@ _ESCAPES = {i: f"\\u{i:04X}" for i in (*range(0x20), *range(0x7F, 0xA0))}
 _ESCAPES |= {8: "\\b", 9: "\\t", 10: "\\n", 12: "\\f", 13: "\\r", 34: '\\"', 92: "\\\\"}
 _ESCAPES_MULTILINE = {code: text for code, text in _ESCAPES.items() if code != 10}
 _MULTILINE_FROM = 60
+_names: dict[str, str] = {}
+"""Keys as they are written, of those that this process has written: each document of a run names all of its phases again."""
+
+_NAMES = 2000
+_SHORT_NAME = 100
 _SHORT = 4000
 """Characters of a document that is read line by line, if it can be. With six at least to a line, no budget is too small for it."""
 
@@ -249,11 +254,17 @@ def _key(key: Any, path: Path) -> str:
     if type(key) is not str:
         shown = _digits(key) if type(key) is int else repr(key)
         raise StateError(pointer(path), f"the key {shown} is not a string", hint="TOML and JSON have string keys only")
+    if name := _names.get(key):
+        return name
     if key.isascii() and (key.isidentifier() or (key and _BARE.issuperset(key))):
-        return key
-    if key.isprintable() and '"' not in key and "\\" not in key:
-        return f'"{key}"'
-    return _escaped(key, (path, key), multiline=False)
+        name = key
+    elif key.isprintable() and '"' not in key and "\\" not in key:
+        name = f'"{key}"'
+    else:
+        name = _escaped(key, (path, key), multiline=False)
+    if len(key) < _SHORT_NAME and len(_names) < _NAMES:
+        _names[key] = name
+    return name
 
 
 def _escaped(text: str, path: Path, *, multiline: bool = True) -> str:

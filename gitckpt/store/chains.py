@@ -147,7 +147,7 @@ def forget_others(repository: Repository, there: Callable[[], Collection[str]]) 
 
 
 def _path(repository: Repository, run: str) -> str:
-    return os.path.join(repository.private_dir, DIRECTORY, run)
+    return f"{repository.private_dir}/{DIRECTORY}/{run}"
 
 
 def _log(repository: Repository, sentence: str) -> None:

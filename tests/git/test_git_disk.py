@@ -135,6 +135,28 @@ def test_one_that_failed_is_flushed_again(tmp_path: Path, flushed: list[str], mo
     assert flushed == [str(tmp_path)]
 
 
+@pytest.mark.parametrize(("pace", "count", "threads"), [(1.0, 3, 1), (0.0, 3, 0), (0.0, 4, 1), (0.0, 10, 3)])
+def test_on_a_quick_disk_a_few_go_without_threads(
+    files: list[str], flushed: list[str], monkeypatch: pytest.MonkeyPatch, pace: float, count: int, threads: int
+) -> None:
+    started: list[object] = []
+    start = disk.start_new_thread
+    monkeypatch.setattr(disk, "start_new_thread", lambda *call: (started.append(call), start(*call)))
+    monkeypatch.setattr(disk._Pace, "last", pace)
+    disk.flush(files[:count])
+    assert (len(started), sorted(flushed)) == (threads, sorted(files[:count]))
+    assert 0 < disk._Pace.last < 1
+
+
+def test_how_quick_the_disk_is_does_not_count_what_is_done_meanwhile(
+    files: list[str], flushed: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(disk._Pace, "last", 0.0)
+    done: list[bool] = []
+    disk.flush(files[:2], meanwhile=lambda: done.append(True))
+    assert (sorted(flushed), done, disk._Pace.last) == (sorted(files[:2]), [True], 0.0)
+
+
 def test_a_directory_that_a_gc_deletes_meanwhile_is_passed_over(repository: Repository, monkeypatch: pytest.MonkeyPatch) -> None:
     """Once before it is looked at, as a link that leads nowhere is, and once before its names are read."""
     objects = Path(repository.common_dir) / "objects"

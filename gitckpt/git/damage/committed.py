@@ -11,8 +11,9 @@ from __future__ import annotations
 import os
 import zlib
 
-from gitckpt.git.disk import file_of, is_partial
+from gitckpt.git.disk import file_of
 from gitckpt.git.files import premises
+from gitckpt.git.objects.anchor import is_partial
 from gitckpt.git.objects.diff import listed
 from gitckpt.git.objects.encoding import DIRECTORY, GITLINK, MalformedTree, object_hash, parents
 from gitckpt.model import ids

@@ -357,7 +357,7 @@ def private(directory: str, common_dir: str, *, make: bool) -> None:
         mode = (found.st_mode & 0o700) | _shared(os.path.join(common_dir, "objects"))  # who made it read-only has meant it
         if found.st_mode & 0o7777 != mode and found.st_uid == os.geteuid():
             _share(directory, mode, os.stat(common_dir).st_gid)
-    if not _is_friend(found, os.stat(common_dir)):
+    if found.st_uid != os.geteuid() and not _is_friend(found, os.stat(common_dir)):
         raise _stranger(directory, "somebody else's")
 
 

@@ -38,8 +38,11 @@ _STALE_AFTER = 12 * 3600  # as git takes it
 
 def gc_is_running(common_dir: str) -> bool:
     """Tells whether a `git gc` is at work, by the file that git itself goes by (`gc.pid`); one that a kill left does not count."""
+    path = f"{common_dir}/gc.pid"
+    if not os.path.exists(path):  # which is sooner known so, and nearly always the case
+        return False
     try:
-        with open(os.path.join(common_dir, "gc.pid"), "rb") as file:
+        with open(path, "rb") as file:
             age = time.time() - os.fstat(file.fileno()).st_mtime
             pid, _, host = file.read(1000).strip().partition(b" ")
     except FileNotFoundError:
@@ -68,7 +71,7 @@ def may_have_pruned(repository: Repository, commit: bytes) -> bool:
     if abs(time.time() - ended) < _A_MOMENT:
         return True
     tree = commit[5:].partition(b"\n")[0].decode("ascii", "replace")
-    if disk.is_there(repository, tree) or disk.is_partial(repository):  # which git would fetch, and cannot offline
+    if disk.is_there(repository, tree) or is_partial(repository):  # which git would fetch, and cannot offline
         return False
     return repository.cat_file.info(tree) is None
 
@@ -167,3 +170,11 @@ class Anchor:
 def is_pruned(error: GitError) -> bool:
     """Tells whether an object could not be written because somebody deleted the directory or the scratch file it was to go into."""
     return "No such file or directory" in error.stderr
+
+
+def is_partial(repository: Repository) -> bool:
+    """Tells whether a remote has promised objects: git marks each pack that came from it. To ask for its configuration takes a process."""
+    try:
+        return any(name.endswith(".promisor") for name in os.listdir(os.path.join(repository.common_dir, "objects", "pack")))
+    except FileNotFoundError:
+        return False

@@ -26,6 +26,10 @@ OVERSIZED = "oversized"
 """Kind of an object that is larger than whoever asked wants to read."""
 
 
+_digests: dict[str, Callable[[bytes], Hash]] = {}
+"""By format; to import one takes as long as it does to hash a commit, of which a record does so with seven."""
+
+
 def object_id(kind: str, data: bytes, object_format: str) -> str:
     """Returns the oid of an object: the hash of `<kind> <size>NUL<content>` in the repository's format."""
     return object_hash(object_format, f"{kind} {len(data)}\0".encode() + data).hexdigest()
@@ -48,6 +52,8 @@ def oid_size(object_format: str) -> int:
 
 
 def _digest(object_format: str) -> Callable[[bytes], Hash]:
+    if known := _digests.get(object_format):
+        return known
     # The C modules behind hashlib: importing hashlib itself loads OpenSSL, 3 ms that the hook does not have.
     try:
         if object_format == "sha1":
@@ -61,6 +67,7 @@ def _digest(object_format: str) -> Callable[[bytes], Hash]:
 
         digest = getattr(hashlib, object_format)
     made: Callable[[bytes], Hash] = digest
+    _digests[object_format] = made
     return made
 
 

@@ -338,7 +338,7 @@ class Recorder:
                 raise Differs
 
         def flush() -> None:
-            due.flush(look)
+            due.flush(look if holds is not None else None)
 
         meanwhile: Callable[[], None] | None = flush
         if due.is_much:  # what others wrote: nobody shall wait for our locks meanwhile
