@@ -9,6 +9,7 @@ import stat
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -140,8 +141,13 @@ def test_on_a_quick_disk_a_few_go_without_threads(
     files: list[str], flushed: list[str], monkeypatch: pytest.MonkeyPatch, pace: float, count: int, threads: int
 ) -> None:
     started: list[object] = []
-    start = disk.start_new_thread
-    monkeypatch.setattr(disk, "start_new_thread", lambda *call: (started.append(call), start(*call)))
+    start = disk._start
+
+    def noted(*call: Any) -> Any:
+        started.append(call)
+        return start(*call)
+
+    monkeypatch.setattr(disk, "_start", noted)
     monkeypatch.setattr(disk._Pace, "last", pace)
     disk.flush(files[:count])
     assert (len(started), sorted(flushed)) == (threads, sorted(files[:count]))
