@@ -20,8 +20,8 @@ while not said.endswith(b"\\0commit\\0"):
     if not chunk:
         sys.exit(0)
     said += chunk
-    if said.endswith(b"\\0prepare\\0"):  # it prepares nothing, and says that it has
-        said = said.removesuffix(b"prepare\\0")
+    if b"\\0prepare\\0" in said:  # it prepares nothing, and says that it has
+        said = said.replace(b"\\0prepare\\0", b"\\0")
         os.write(1, b"start: ok\\nprepare: ok\\n")
 with open({order!r}) as file:
     count, _, last_words = file.read().partition(" ")

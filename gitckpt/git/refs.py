@@ -164,8 +164,8 @@ class Refs:
                 committed = _goes(writer, b"start\0" + commands + b"commit\0", "start", "commit")
             else:
                 writer.write(b"start\0" + commands + b"prepare\0")
-                meanwhile()
-                committed = _goes(writer, b"", "start", "prepare") and _goes(writer, b"commit\0", "commit")
+                meanwhile()  # git may still be at it afterwards: where it fails, it never reads what comes then
+                committed = _goes(writer, b"commit\0", "start", "prepare", "commit")
         except BrokenPipeError:
             committed = False
         except BaseException:
@@ -349,7 +349,7 @@ def failure(repository: Repository, code: int, said: str) -> CkptError:
         # A ref that is broken rather than gone cannot be resolved either: "…: reference broken".
         vanished = "unable to resolve reference '" in line and line.endswith("'")
         if vanished or any(words in line for words in ("reference already exists", "but expected", "reference is missing")):
-            what = line.removeprefix("fatal: ").removeprefix("commit: ")
+            what = line.removeprefix("fatal: ").removeprefix("prepare: ").removeprefix("commit: ")
             return RefMoved(what, hint="somebody else was faster; run the command again")
     is_barred = "exists; cannot create" in said
     return GitError(["update-ref"], code, said, hint="see what is in the way: git ckpt doctor" if is_barred else None)

@@ -110,8 +110,8 @@ def ask(data):
 pending, prepared = b"", b""
 while chunk := os.read(0, 65536):
     pending += chunk
-    if pending.endswith(b"\\0prepare\\0"):  # it prepares nothing, and says that it has
-        pending, prepared = pending.removesuffix(b"prepare\\0"), b"start: ok\\n"
+    if b"\\0prepare\\0" in pending:  # it prepares nothing, and says that it has
+        pending, prepared = pending.replace(b"\\0prepare\\0", b"\\0"), b"start: ok\\n"
         os.write(1, prepared + b"prepare: ok\\n")
     if not pending.endswith(b"\\0commit\\0"):
         continue
