@@ -381,7 +381,8 @@ class TestMeanwhile:
         world, refs = World(main_checkout, repository, lambda _: None), Refs(repository)
         main_checkout.git("update-ref", A, world.one)
         for update, error in ((Update(A, world.two, ""), RefMoved), (Update("refs/checkpoints/a..b", world.one, ""), GitError)):
-            with pytest.raises(error):
+            with pytest.raises(error) as caught:
                 refs.update([Update(B, world.one, ""), update], lambda: None)
+            assert "prepare" not in str(caught.value)
         assert main_checkout.refs("refs/checkpoints") == {A: world.one}
         refs.close()
