@@ -100,8 +100,9 @@ class TestAProgramsRun:
         after = Checkout(linked).fingerprint()
         assert [after[key] for key in kept] == [before[key] for key in kept]
         assert program(stage, run)[1] == ["three"]
-        within = stage.ckpt("resume", run, "--from", "Two", at=stage.worktree(run))
-        assert (within.code, within.out) == (0, f"{stage.worktree(run)}\n")
+        assert not stage.worktree(run).exists()
+        within = stage.ckpt("resume", run, "--from", "Two", at=tmp_path / "there")
+        assert (within.code, within.out) == (0, f"{tmp_path / 'there'}\n")
         assert complete(stage, run) == ["one"]
 
     def test_a_phase_that_is_blocked_or_failed(self, stage: Stage) -> None:

@@ -446,6 +446,22 @@ class TestResume:
         assert stage.ckpt("resume", run, "--into", str(tmp_path / "free")).code == 20
         assert (tmp_path / "free/README").read_text() == "hello\n"
 
+    def test_it_goes_on_where_its_worktree_was_moved_to(self, stage: Stage, tmp_path: Path) -> None:
+        """In another one of the same run, what was done there would be missing, and the phase be complete."""
+        flags = tmp_path / "flags"
+        flags.mkdir()
+        stage.pipeline(f"one: test -e {flags}/one", "two: echo 2 >two", f"three: ls; test -e {flags}/three")
+        assert stage.ckpt("run", "ci").code == 20
+        run, moved = stage.run(), tmp_path / "moved"
+        stage.checkout.git("worktree", "move", "-f", "-f", str(stage.worktree(run)), str(moved))
+        (flags / "one").touch()
+        assert stage.ckpt("resume", run).code == 20
+        assert (moved / "two").exists()
+        (flags / "three").touch()
+        assert stage.ckpt("resume", run).code == 0
+        assert not stage.worktree(run).exists()
+        assert "two" in stage.checkout.git("ls-tree", "--name-only", f"refs/ckpt/trees/{stage.newest(run).id}:files").split()
+
     @pytest.mark.long
     def test_skipped_phases_stay_skipped(self, stage: Stage) -> None:
         stage.pipeline("two: [ -e ok ]", 'one: echo one >> "$CALLS"', top="inputs = { notes = '' }", more="skip_with = ['notes']\n")

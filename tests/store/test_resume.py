@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
@@ -73,6 +74,34 @@ class TestWhere:
         place = tmp_path / "new" / "deep"
         assert resume(inside(store), made, str(place)) == Opened(str(place), made=True)
         assert sorted(os.listdir(tmp_path / "new")) == ["deep"]
+
+    def test_a_run_has_one_wherever_it_is(self, store: Store, make_store: MakeStore, checkout: Checkout, tmp_path: Path) -> None:
+        """Another one would begin with what is recorded, and the next resume might go on in either."""
+        made = store.record("a-complete", {}, start="r")
+        first = Path(resume(inside(store), made, str(tmp_path / "first")).path)
+        (first / "work").write_text("x\n")
+        assert resume(inside(store), made) == Opened(str(first), made=False)
+        made = make_store(Checkout(first)).save("b-complete", {}, run=made.run)
+        elsewhere = tmp_path / "it's elsewhere"
+        error = refused(store, made, elsewhere)
+        assert (error.message, elsewhere.exists()) == (f"run {made.run} has its worktree already, at {first}", False)
+        cure = str(error.hint).rpartition(": ")[2]
+        subprocess.run(cure, shell=True, check=True, cwd=checkout.path)
+        assert resume(inside(store), made) == resume(inside(store), made, str(elsewhere)) == Opened(str(elsewhere), made=False)
+        assert (elsewhere / "work").read_text() == "x\n"
+        shutil.rmtree(elsewhere)
+        again = resume(inside(store), made)
+        assert (again.made, Path(again.path, "work").read_text()) == (True, "x\n")
+
+    def test_the_one_of_a_copy_of_the_repository_is_not_that_of_the_original(
+        self, plain: Store, make_store: MakeStore, main_checkout: Checkout, tmp_path: Path
+    ) -> None:
+        made = plain.record("a-complete", {}, start="r")
+        original = resume(inside(plain), made, str(tmp_path / "original"))
+        shutil.copytree(main_checkout.path, tmp_path / "copy", symlinks=True)
+        copied = make_store(Checkout(tmp_path / "copy"))
+        assert ownership.of_runs(inside(plain).repository) == {made.run: original.path}
+        assert ownership.of_runs(inside(copied).repository) == {}
 
     def test_a_bare_repository_asks_for_a_directory(self, make_store: MakeStore, main_checkout: Checkout, tmp_path: Path) -> None:
         main_checkout.git("clone", "--quiet", "--bare", ".", str(tmp_path / "bare"))

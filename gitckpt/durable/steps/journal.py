@@ -21,7 +21,6 @@ from gitckpt.model.values import dataclass, replace
 from gitckpt.store.config import settings
 from gitckpt.store.leases import leases
 from gitckpt.store.records import finder, layout
-from gitckpt.store.runs import summary
 from gitckpt.store.worktrees import ownership
 
 TYPE_CHECKING = False
@@ -128,7 +127,7 @@ def graph_of(store: Checkpoints, state: Mapping[str, Any], wanted: str | None = 
 
 def home(store: Checkpoints, run: str) -> str | None:
     """Returns the top of the worktree that a run is worked on in: its own, or else the one one is in; None where there is none."""
-    return summary.worktrees_of_runs(store).get(run, store.repository.worktree)
+    return ownership.of_runs(store.repository).get(run, store.repository.worktree)
 
 
 def report(
@@ -194,7 +193,7 @@ def _recorded(store: Checkpoints, where: ReportPlace, said: StepReport, checkpoi
 def _extend(store: Checkpoints, run: str, track: str | None, said: StepReport, graph: str | None, *, files: bool) -> Reported:
     newest = store.heads.read(run)
     steps = graph_of(store, newest.state, graph)
-    path = summary.worktrees_of_runs(store).get(run)
+    path = ownership.of_runs(store.repository).get(run)
     there = administration.seen_from(store.repository, path) if path is not None else None
     if there is None and newest.pipeline is not None:
         # Its worktree is gone, and will be made again from its newest checkpoint: the commit must be that of the run, not of this place.

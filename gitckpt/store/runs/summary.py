@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from gitckpt.git.worktree import administration
 from gitckpt.model import phase, runstate
 from gitckpt.model.checkpoint import STEP
 from gitckpt.model.errors import InvalidCheckpoint, NotFoundError
@@ -57,7 +56,7 @@ def summaries(store: Checkpoints) -> list[RunInfo]:
     """Returns all runs, the one with the newest checkpoint first."""
     rows = store.index.run_rows()
     held = _leases(store)
-    paths = worktrees_of_runs(store)
+    paths = ownership.of_runs(store.repository)
     found = []
     for run, time, newest, oid, branch, label, driven_label, driven_oid, started, *told in rows:
         if not all(chains.knows(store.repository, run, each) for each in (oid, driven_oid, told[1]) if each):
@@ -122,16 +121,6 @@ def summary(store: Checkpoints, run: str) -> RunInfo:
         if each.id == run:
             return each
     raise NotFoundError(f"no run {run}", hint="see which there are: git ckpt runs")
-
-
-def worktrees_of_runs(store: Checkpoints) -> dict[str, str]:
-    """Returns the path of each run's worktree that is there."""
-    found = {}
-    for git_dir, path in administration.registered(store.repository):
-        there = ownership.owner_in(git_dir)
-        if there is not None and there.run is not None and administration.named_by(path) is not None:
-            found[there.run] = path
-    return found
 
 
 def _leases(store: Checkpoints) -> dict[str, Lease]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 
 from gitckpt.git.repository import Repository
-from gitckpt.git.worktree.administration import elsewhere, lock_reason, moved_to, registered, seen_from, went_along
+from gitckpt.git.worktree.administration import elsewhere, lock_reason, moved_to, named_by, registered, seen_from, went_along
 from gitckpt.model import ids
 from gitckpt.model.errors import WorktreeError
 from gitckpt.model.names import shell_word
@@ -60,6 +60,20 @@ def made_from(repository: Repository, checkpoint_ids: Collection[str]) -> list[t
     """
     owners = ((path, owner_in(git_dir)) for git_dir, path in registered(repository))
     return [(path, one.checkpoint) for path, one in owners if one is not None and one.run is None and one.checkpoint in checkpoint_ids]
+
+
+def of_runs(repository: Repository) -> dict[str, str]:
+    """Returns the top of each run's worktree that is there, wherever somebody has moved it; not those of which another repository is told.
+
+    Args:
+        repository: seen from any of its worktrees.
+    """
+    found = {}
+    for git_dir, path in registered(repository):
+        there, named = owner_in(git_dir), named_by(path)
+        if there is not None and there.run is not None and named is not None and os.path.realpath(named) == os.path.realpath(git_dir):
+            found[there.run] = path
+    return found
 
 
 def checkpoints(repository: Repository) -> set[str]:

@@ -9,7 +9,7 @@ from gitckpt.git.worktree import administration, modules
 from gitckpt.model.arguments import require_path
 from gitckpt.model.checkpoint import CLEAN, Checkpoint
 from gitckpt.model.errors import UsageError, WorktreeError
-from gitckpt.model.names import quoted
+from gitckpt.model.names import quoted, shell_word
 from gitckpt.model.values import replace
 from gitckpt.store.checkpoints import Checkpoints
 from gitckpt.store.config import settings
@@ -32,11 +32,13 @@ def resume(store: Checkpoints, checkpoint: Checkpoint, directory: str | os.PathL
 
     Args:
         checkpoint: what the worktree shall hold.
-        directory: the worktree's path; by default a directory named after run or checkpoint, where the settings say.
+        directory: the worktree's path; by default where the worktree of the run is, whoever has moved it; else a directory named after run
+            or checkpoint, where the settings say.
 
     Raises:
         UsageError: the directory is no path.
-        WorktreeError: the directory is in the way, something is missing, or what came back is not what was captured.
+        WorktreeError: the directory is in the way, or the run has a worktree elsewhere; something is missing, or what came back is not what
+            was captured.
     """
     if directory is not None:
         require_path("directory", directory, as_text=True)
@@ -54,6 +56,7 @@ def resume(store: Checkpoints, checkpoint: Checkpoint, directory: str | os.PathL
     path = os.path.join(opener.default_root(repository, said.worktree_dir), name) if directory is None else directory
     if in_run and checkpoint.run:
         _forget_deleted(store, checkpoint.run)
+        path = _where_it_is(store, checkpoint.run, path, is_asked_for=directory is not None)
     branch, remark = _branch(store, checkpoint) if in_run else (None, None)
     if said.limits.submodules and submodules.are_to_come(path):
         checkpoint = _with_submodules(store, checkpoint)
@@ -104,6 +107,27 @@ def _with_submodules(store: Checkpoints, checkpoint: Checkpoint) -> Checkpoint:
     away = map(quoted, found.away)  # a sparse checkout may leave out a submodule, too
     more = keeper.of_tree(store, found.files, {*(one.path for one in files.submodules), *away})
     return replace(checkpoint, worktree=replace(files, submodules=(*files.submodules, *more))) if more else checkpoint
+
+
+def _where_it_is(store: Checkpoints, run: str, path: str, *, is_asked_for: bool) -> str:
+    """Returns where the worktree of a run is, which has one: another one would begin with what is recorded, and each go its own way.
+
+    Args:
+        path: where it is made if there is none.
+        is_asked_for: whether the caller has named that.
+
+    Raises:
+        WorktreeError: he has, and it is elsewhere.
+    """
+    there = ownership.of_runs(store.repository).get(run)
+    if there is None or os.path.realpath(there) == os.path.realpath(path):
+        return path
+    if is_asked_for:
+        raise WorktreeError(
+            f"run {run} has its worktree already, at {there}",
+            hint=f"leave the directory out to go on there; or move it: git worktree move -f -f {shell_word(there)} {shell_word(path)}",
+        )
+    return there
 
 
 def _forget_deleted(store: Checkpoints, run: str) -> None:
