@@ -89,7 +89,10 @@ class TestWhere:
         subprocess.run(cure, shell=True, check=True, cwd=checkout.path)
         assert resume(inside(store), made) == resume(inside(store), made, str(elsewhere)) == Opened(str(elsewhere), made=False)
         assert (elsewhere / "work").read_text() == "x\n"
-        shutil.rmtree(elsewhere)
+        moved = elsewhere.rename(tmp_path / "moved by hand")
+        assert resume(inside(store), made) == Opened(str(moved), made=False, remarks=(f"it was moved there from {elsewhere}",))
+        assert str(moved) in checkout.git("worktree", "list")
+        shutil.rmtree(moved)
         again = resume(inside(store), made)
         assert (again.made, Path(again.path, "work").read_text()) == (True, "x\n")
 

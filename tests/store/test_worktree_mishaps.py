@@ -377,7 +377,12 @@ def test_worktrees_of_others_are_never_touched(plain: Store, main_checkout: Chec
     assert others() == kept
     assert [line for line in registered(main_checkout) if "gitckpt" not in line] == before
     assert (tmp_path / "alive" / "unsaved").read_text() == "x"
-    with pytest.raises(WorktreeError) as caught:
-        resume(inside(plain), made, str(tmp_path / "locked"))
-    assert caught.value.message == f"{tmp_path / 'locked'} exists and is not the worktree of {made.run}"
+    beside = plain.record("beside", {})
+    for checkpoint, said in (
+        (beside, f"{tmp_path / 'locked'} exists and is not the worktree of {beside.id}"),
+        (made, f"run {made.run} has its worktree already, at {here.path.parent / 'moved'}"),
+    ):
+        with pytest.raises(WorktreeError) as caught:
+            resume(inside(plain), checkpoint, str(tmp_path / "locked"))
+        assert caught.value.message == said
     assert made.id == nth(1)

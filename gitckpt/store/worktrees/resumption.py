@@ -54,9 +54,10 @@ def resume(store: Checkpoints, checkpoint: Checkpoint, directory: str | os.PathL
     in_run = newest is not None and checkpoint.id == newest.id
     name = checkpoint.run if in_run and checkpoint.run else checkpoint.id
     path = os.path.join(opener.default_root(repository, said.worktree_dir), name) if directory is None else directory
+    moved: list[str] = []
     if in_run and checkpoint.run:
         _forget_deleted(store, checkpoint.run)
-        path = _where_it_is(store, checkpoint.run, path, is_asked_for=directory is not None)
+        path, moved = _where_it_is(store, checkpoint.run, path, is_asked_for=directory is not None)
     branch, remark = _branch(store, checkpoint) if in_run else (None, None)
     if said.limits.submodules and submodules.are_to_come(path):
         checkpoint = _with_submodules(store, checkpoint)
@@ -67,6 +68,7 @@ def resume(store: Checkpoints, checkpoint: Checkpoint, directory: str | os.PathL
     wish = Wish(checkpoint, path, in_run=in_run, branch=branch, limits=said.limits, rescue=rescue)
     opened = opener.open_worktree(repository, store.objects, wish)
     remarks = [
+        *moved,
         *opened.remarks,
         *([remark] if remark and opened.made else []),
         *([is_elsewhere] if is_elsewhere and opened.made else []),
@@ -109,8 +111,10 @@ def _with_submodules(store: Checkpoints, checkpoint: Checkpoint) -> Checkpoint:
     return replace(checkpoint, worktree=replace(files, submodules=(*files.submodules, *more))) if more else checkpoint
 
 
-def _where_it_is(store: Checkpoints, run: str, path: str, *, is_asked_for: bool) -> str:
+def _where_it_is(store: Checkpoints, run: str, path: str, *, is_asked_for: bool) -> tuple[str, list[str]]:
     """Returns where the worktree of a run is, which has one: another one would begin with what is recorded, and each go its own way.
+
+    What somebody should know of that comes with it.
 
     Args:
         path: where it is made if there is none.
@@ -119,15 +123,31 @@ def _where_it_is(store: Checkpoints, run: str, path: str, *, is_asked_for: bool)
     Raises:
         WorktreeError: he has, and it is elsewhere.
     """
+    remarks: list[str] = []
     there = ownership.of_runs(store.repository).get(run)
+    if there is None:
+        there, remarks = _moved(store, run)
     if there is None or os.path.realpath(there) == os.path.realpath(path):
-        return path
+        return path, remarks
     if is_asked_for:
         raise WorktreeError(
             f"run {run} has its worktree already, at {there}",
             hint=f"leave the directory out to go on there; or move it: git worktree move -f -f {shell_word(there)} {shell_word(path)}",
         )
-    return there
+    return there, remarks
+
+
+def _moved(store: Checkpoints, run: str) -> tuple[str | None, list[str]]:
+    """Returns where somebody has moved the worktree of a run without telling git, as far as that can be found; git is told."""
+    for git_dir, path in administration.registered(store.repository):
+        owner = ownership.owner_in(git_dir)
+        if owner is None or owner.run != run or os.path.lexists(path):
+            continue
+        moved = administration.moved_to(store.repository, git_dir, path)
+        if moved is not None:
+            administration.repair(store.repository, moved)
+            return moved, [f"it was moved there from {path}"]
+    return None, []
 
 
 def _forget_deleted(store: Checkpoints, run: str) -> None:
