@@ -278,7 +278,7 @@ def test_a_bare_repository(ckpt: Ckpt, main_checkout: Checkout, make_checkout: C
         14,
         "",
         f"error: {bare.path} is bare: there is no worktree to put another one beside\n"
-        "hint: name a directory: git ckpt resume --into DIR, or git config ckpt.worktreeDir DIR\n",
+        "hint: say where they shall be: git config ckpt.worktreeDir DIR; where one shall be: git ckpt resume --into DIR\n",
     )
     assert ckpt("resume", "--into", "../there", at=bare).out == f"{tmp_path}/there\n"
     assert files_of(tmp_path / "there") == {"README": b"hello\n"}

@@ -112,7 +112,7 @@ class TestWhere:
         made = store.record("a-complete", {})
         error = refused(store, made)
         assert error.message == f"{tmp_path / 'bare'} is bare: there is no worktree to put another one beside"
-        assert error.hint == "name a directory: git ckpt resume --into DIR, or git config ckpt.worktreeDir DIR"
+        assert error.hint == "say where they shall be: git config ckpt.worktreeDir DIR; where one shall be: git ckpt resume --into DIR"
         opened = resume(inside(store), made, str(tmp_path / "here"))
         assert (Path(opened.path) / "README").read_text() == "hello\n"
         inner = make_store(opened.path)

@@ -124,7 +124,7 @@ def default_root(repository: Repository, configured: str | None) -> str:
     if top is None:
         raise WorktreeError(
             f"{repository.common_dir} is bare: there is no worktree to put another one beside",
-            hint="name a directory: git ckpt resume --into DIR, or git config ckpt.worktreeDir DIR",
+            hint="say where they shall be: git config ckpt.worktreeDir DIR; where one shall be: git ckpt resume --into DIR",
         )
     return os.path.join(top, premises.PRIVATE, "worktrees")
 
