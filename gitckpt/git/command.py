@@ -109,6 +109,7 @@ class Git:
         data: bytes | Iterable[bytes] = b"",
         env: Mapping[str, str] | None = None,
         ok: Sequence[int] = (0,),
+        deadline: float | None = None,
     ) -> Completed:
         """Runs one git command that says more than has to be in memory at once.
 
@@ -118,12 +119,14 @@ class Git:
             data: its standard input; if it comes in parts, none of them is empty.
             env: variables to set beside those of `environment()`.
             ok: the exit codes that are no failure.
+            deadline: when to end it, on the clock of `time.monotonic`.
 
         Returns:
             What it said besides.
 
         Raises:
             GitError: another exit code.
+            DeadlinePassed: it took longer.
         """
         rest = b""
 
@@ -133,9 +136,9 @@ class Git:
             take(lines)
 
         env = {"GIT_FLUSH": "0", **(env or {})}  # git writes line by line otherwise, a million times for a million commits
-        child = Child([*self._prefix, *args], self._environment(env, locks=False))
+        child = Child([*self._prefix, *args], self._environment(env, locks=False), own_group=deadline is not None)
         try:
-            done = child.communicate(data, into=into)
+            done = child.communicate(data, deadline, into=into)
         except BaseException:
             child.stop()  # as in `finish`
             raise

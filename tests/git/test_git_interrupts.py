@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import os
 import signal
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import FrameType
@@ -14,6 +15,7 @@ import pytest
 from gitckpt.git import lock
 from gitckpt.git.command import Git
 from gitckpt.git.lock import Lock
+from gitckpt.git.process import DeadlinePassed
 from gitckpt.git.repository import discover
 from tests.conftest import Checkout
 from tests.git.test_git_process import children_of_ours
@@ -50,6 +52,13 @@ def test_of_a_command(git: Git, after: Callable[[float], object]) -> None:
     after(0.2)
     with pytest.raises(Interrupt):
         git.run("-c", "alias.wait=!exec sleep 600", "wait")
+    assert (descriptors(), children_of_ours()) == before
+
+
+def test_of_one_that_takes_too_long_while_it_is_listened_to(git: Git) -> None:
+    before = descriptors(), children_of_ours()
+    with pytest.raises(DeadlinePassed, match="it took too long"):
+        git.each_line("-c", "alias.wait=!exec sleep 600", "wait", take=lambda _: None, deadline=time.monotonic() + 0.2)
     assert (descriptors(), children_of_ours()) == before
 
 

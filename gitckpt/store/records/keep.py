@@ -12,6 +12,7 @@ import time
 
 from gitckpt.git import disk
 from gitckpt.git.command import AS_GC
+from gitckpt.git.files.premises import create
 from gitckpt.git.objects.anchor import gc_is_running, may_have_pruned
 from gitckpt.git.objects.encoding import object_id, oid_size, parents
 from gitckpt.git.process import GitError
@@ -19,7 +20,7 @@ from gitckpt.git.refs import LockHeld, Update, plain, require_no_pipe
 from gitckpt.git.repository import BRANCHES
 from gitckpt.model import ids, times
 from gitckpt.model.errors import CkptError
-from gitckpt.store.records.layout import KEEP
+from gitckpt.store.records.layout import KEEP, LEVELS
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -85,7 +86,7 @@ class Line:
         self._text = _text(repository, commit)
         value = commit
         if there or not has_branch:  # a commit of a branch whose line goes on has nothing to do with holders: the hook mostly meets these
-            value, made = _holder(repository, commit, self._text)
+            value, made = _holder(repository, commit, self._text, there)
             if there == value:
                 self.update = Update(ref, value, value)
                 self.objects = made if _lacks(repository, made) else []
@@ -118,7 +119,7 @@ class Line:
         """
         if not self._is_new:
             return []
-        held, self.objects = _holder(self._repository, self.commit, self._text)
+        held, self.objects = _basic(self._repository, self.commit, self._text)
         there = value_of(self._repository, KEEP + held)
         self.update = Update(KEEP + held, there if there and is_right(self._repository, held, there) else held, there)
         return [self.update]
@@ -160,7 +161,7 @@ class Line:
             return False
         if self.update.new == self.commit:
             return True
-        return not _lacks(self._repository, _holder(self._repository, self.commit, self._text)[1])
+        return not _lacks(self._repository, _holder(self._repository, self.commit, self._text, self.update.new)[1])
 
     def _has_another_ended(self) -> bool:
         """Tells whether a line beside this one ended where no branch points any more."""
@@ -234,14 +235,14 @@ def is_right(repository: Repository, oid: str, value: str) -> bool:
     if value == oid:
         return True
     try:
-        return value == _holder(repository, oid, _text(repository, oid))[0]
+        return value == _holder(repository, oid, _text(repository, oid), value)[0]
     except CkptError:
         return False
 
 
 def is_whole(repository: Repository, oid: str, value: str) -> bool:
     """Tells whether the holder is there that a ref which is right points to. It can be made anew; without it, every `git gc` fails."""
-    return value == oid or not _lacks(repository, _holder(repository, oid, _text(repository, oid))[1])
+    return value == oid or not _lacks(repository, _holder(repository, oid, _text(repository, oid), value)[1])
 
 
 def listing(repository: Repository) -> tuple[dict[str, str], set[str], set[str]]:
@@ -270,6 +271,7 @@ def give(
     tips: Collection[str],
     *,
     symbolic: Collection[str],
+    least: int = 0,
 ) -> dict[str, str]:
     """Gives each commit the ref it should have.
 
@@ -278,6 +280,7 @@ def give(
         kept: what the ref of each commit points to now; "" where it has none.
         tips: where branches point.
         symbolic: commits whose ref stands for another one.
+        least: how many levels a holder has to have; of those that are there, each with four is right.
 
     Returns:
         What the refs point to now, by the last part of their names.
@@ -287,7 +290,7 @@ def give(
     for oid in kept:
         values[oid] = oid
         if oid not in tips:
-            values[oid], made = _holder(repository, oid, _text(repository, oid))
+            values[oid], made = _holder(repository, oid, _text(repository, oid), kept[oid], least)
             new += made if kept[oid] != values[oid] or _lacks(repository, made) else []
     updates = {
         oid: Update(KEEP + oid, values[oid], there, is_symbolic=oid in symbolic)
@@ -314,7 +317,7 @@ def give(
 
 def _stand_in(repository: Repository, objects: Objects, oid: str) -> Update:
     """Returns what keeps a commit under the name of its holder, where its own name is barred; the holder is written."""
-    held, made = _holder(repository, oid, _text(repository, oid))
+    held, made = _basic(repository, oid, _text(repository, oid))
     objects.write(made)
     there = value_of(repository, KEEP + held)
     return Update(KEEP + held, there if there and is_right(repository, held, there) else held, there)
@@ -331,10 +334,32 @@ def value_of(repository: Repository, ref: str, *, again: bool = False) -> str:
     return repository.git.run("rev-parse", "--quiet", "--verify", ref, ok=(0, 1, 128)).out.decode("ascii").strip()  # its object is missing
 
 
-def _holder(repository: Repository, oid: str, text: bytes) -> tuple[str, list[Item]]:
+def _holder(repository: Repository, oid: str, text: bytes, there: str, least: int = 0) -> tuple[str, list[Item]]:
+    """Returns the holder that a ref points to, or else the one to give it: as deep as this repository needs them."""
+    from gitckpt.git.objects import holder
+
+    date, least = holder.committed_at(text), max(least, holder.DEPTH)
+    found = holder.find(there, [oid], date, repository.object_format, least) if there not in ("", oid) else None
+    return found or holder.make([oid], date, repository.object_format, max(least, depth(repository)))
+
+
+def _basic(repository: Repository, oid: str, text: bytes) -> tuple[str, list[Item]]:
+    """Returns the holder with the fewest levels, after which what stands in for a ref is named."""
     from gitckpt.git.objects import holder
 
     return holder.make([oid], holder.committed_at(text), repository.object_format)
+
+
+def depth(repository: Repository) -> int:
+    """Returns how many levels a new holder gets, as maintenance has noted it."""
+    from gitckpt.git.objects import holder
+
+    try:
+        with open(os.path.join(repository.private_dir, LEVELS), "rb", opener=create) as file:
+            said = file.read(9).strip()
+    except OSError:
+        return holder.DEPTH
+    return min(max(int(said), holder.DEPTH), holder.DEEPEST) if said.isdigit() else holder.DEPTH
 
 
 def _lacks(repository: Repository, made: list[Item]) -> bool:

@@ -22,6 +22,8 @@ _PRIVATE = (
     "flushed",
     "index",
     "intent",
+    "levels",
+    "names",
     "objects",
     "pack",
     "rules",

@@ -21,6 +21,7 @@ from gitckpt.model.checkpoint import Omitted, Suspect, Worktree
 from gitckpt.model.errors import WorktreeError
 from gitckpt.model.names import quoted
 from gitckpt.model.values import dataclass, replace
+from gitckpt.store.records import keep
 from gitckpt.store.records.recorder import FilesPruned
 from gitckpt.store.snapshot import manifest, wholeness
 from gitckpt.store.snapshot.limits import Limits
@@ -195,7 +196,7 @@ class _Capture:
             if bounds.is_too_much(content.operation):
                 self._omitted.append(Omitted(".git", f"what git keeps of the {under_way} in progress: {bounds.OPERATION}"))
                 omitted, under_way, content.operation = (*omitted, self._omitted[-1]), None, {}
-            needed = operation.holder_of(self._repository, self._objects, content.operation, self._commit)
+            needed = operation.holder_of(self._repository, self._objects, content.operation, self._commit, keep.depth(self._repository))
         tree = manifest.write(self._repository, self._objects, content)
         if under_way:
             from gitckpt.git.worktree import provenance

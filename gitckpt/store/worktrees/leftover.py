@@ -11,7 +11,7 @@ from gitckpt.git.worktree import intent, modules, operation, provenance
 from gitckpt.git.worktree.index import PrivateIndex
 from gitckpt.model.checkpoint import RESCUE, Worktree
 from gitckpt.store.checkpoints import Checkpoints
-from gitckpt.store.records import layout
+from gitckpt.store.records import keep, layout
 from gitckpt.store.snapshot import manifest
 from gitckpt.store.snapshot.manifest import Contents
 
@@ -116,7 +116,7 @@ def _capture_index(repository: Repository, objects: Objects, commit: str) -> Wor
     if (not trees or trees == {0: base}) and not flags and not under_way:
         return Worktree(dirty=False)
     found = Contents(files, trees, flags, operation=operation.collect(repository) if under_way else {})
-    needed = operation.holder_of(repository, objects, found.operation, commit)
+    needed = operation.holder_of(repository, objects, found.operation, commit, keep.depth(repository))
     tree = manifest.write(repository, objects, found)
     if under_way:
         provenance.note(repository, tree)

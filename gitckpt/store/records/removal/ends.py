@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import os
+import time
+
+from gitckpt.git.files import atomic, premises
 from gitckpt.git.objects.encoding import oid_size
 from gitckpt.git.process import GitError
 from gitckpt.git.refs import Update
 from gitckpt.model.values import dataclass
-from gitckpt.store.records import keep
+from gitckpt.store.records import keep, layout
 from gitckpt.store.records.layout import KEEP
 
 TYPE_CHECKING = False
@@ -21,6 +25,9 @@ if TYPE_CHECKING:
 
 MANY = 20_000
 """Of more commits than this, only what may have changed is walked."""
+
+_PATIENCE = 60.0
+"""In seconds: so long names are looked at. Git names a million commits in ten, and tomorrow is another maintenance."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,3 +134,42 @@ def _ends(
             lost = reachability.between(repository.git, wanted, (others | last.new) - staying, staying)
         wanted = staying | lost
     return reachability.newest(repository.git, wanted)
+
+
+def deepen(repository: Repository, objects: Objects, apply: Apply) -> None:
+    """Gives the refs of lines that have ended so many levels that they take no name from a branch, and notes it for those to come.
+
+    All commits are walked where there is such a ref: for maintenance, which nobody waits for.
+
+    Args:
+        apply: as for `settle`.
+
+    Raises:
+        DeadlinePassed: history is too large for that.
+        RefMoved: somebody else was faster.
+        LockHeld, GitError: git refused; each commit is kept as before.
+    """
+    from gitckpt.git.graph import names
+    from gitckpt.git.objects import holder
+
+    ours, idle = (KEEP, layout.OPERATIONS), (layout.CHECKPOINTS, "refs/ckpt/")
+    deadline = time.monotonic() + _PATIENCE
+    while _held(repository):
+        depth = min(names.farthest_taken(repository, ours, idle, holder.DEPTH, deadline) + 1, holder.DEEPEST)
+        if depth <= holder.DEPTH:
+            return
+        if depth > keep.depth(repository):
+            path = os.path.join(repository.make_private_dir(), layout.LEVELS)
+            atomic.write_own(path, b"%d\n" % depth, flushed=False, opener=premises.create)
+        with layout.turn(repository):
+            held = _held(repository)
+            if keep.give(repository, objects, apply, held, (), symbolic=(), least=depth) == held:
+                return  # they have them, and it takes more than is possible, or it is a ref that stays as it is
+
+
+def _held(repository: Repository) -> dict[str, str]:
+    """Returns what those refs point to, by the commits that they keep, which point to a holder."""
+    listed, tips, symbolic = keep.listing(repository)
+    held = {oid: value for oid, value in listed.items() if value != oid and oid not in tips and oid not in symbolic}
+    free = {oid: value for oid, value in held.items() if not keep.is_locked(repository, KEEP + oid)}
+    return {oid: value for oid, value in free.items() if keep.is_right(repository, oid, value)}
