@@ -21,7 +21,7 @@ from gitckpt.store.retention import maintenance
 from gitckpt.store.store import Store, inside
 from tests.conftest import Checkout
 from tests.store.conftest import MakeStore
-from tests.store.test_keep import age, kept, linked, lost, require_same_names
+from tests.store.test_keep import age, held, kept, linked, lost, require_same_names
 
 
 def committed(checkout: Checkout, *parents: str, at: int) -> str:
@@ -372,3 +372,76 @@ def test_of_any_history_after_maintenance(
     maintenance.maintain(discover(str(main_checkout.path)))
     assert linked(main_checkout) <= set(main_checkout.git("rev-list", *kept(main_checkout).values()).split())
     require_same_names(main_checkout, tmp_path)
+
+
+class TestInAReftable:
+    """Where no file tells that a branch is gone, git is asked."""
+
+    @pytest.fixture
+    def checkout(self, newer_git: str, make_checkout: Callable[..., Checkout]) -> Checkout:
+        checkout = make_checkout("reftable", "--ref-format=reftable", "--initial-branch=main")
+        for _ in range(4):
+            checkout.commit()
+        return checkout
+
+    def test_after_branch_d_from_the_next_record_on(self, make_store: MakeStore, checkout: Checkout, tmp_path: Path) -> None:
+        with make_store(checkout) as store:
+            ended = []
+            for number in range(2):
+                checkout.git("checkout", "--quiet", "-b", "topic", "main~1")
+                ended.append(checkout.commit())
+                store.record("on-topic")
+                checkout.git("checkout", "--quiet", "-b", f"beside-{number}", "topic~1")
+                checkout.commit()
+                checkout.git("checkout", "--quiet", "main")
+                checkout.commit()
+                store.record("on-main")
+                checkout.git("branch", "-D", "topic")
+                checkout.commit()
+                store.record("on-main")
+                assert kept(checkout) == {**{one: held(checkout, one) for one in ended}, checkout.head(): checkout.head()}
+                require_same_names(checkout, tmp_path)
+
+    def test_after_a_branch_has_moved_from_the_next_record_on(self, make_store: MakeStore, checkout: Checkout, tmp_path: Path) -> None:
+        with make_store(checkout) as store:
+            checkout.git("checkout", "--quiet", "-b", "topic", "main~2")
+            end = checkout.commit()
+            store.record("on-topic")
+            checkout.git("checkout", "--quiet", "-b", "beside", "topic~1")
+            checkout.commit()
+            checkout.git("checkout", "--quiet", "main")
+            store.record("on-main")
+            checkout.git("branch", "--force", "topic", "beside")
+            checkout.commit()
+            store.record("on-main")
+            assert kept(checkout)[end] == held(checkout, end)
+            require_same_names(checkout, tmp_path)
+
+    def test_of_the_commit_itself_once_its_branch_is_gone(self, make_store: MakeStore, checkout: Checkout, tmp_path: Path) -> None:
+        checkout.git("checkout", "--quiet", "-b", "topic")
+        commit = checkout.commit()
+        with make_store(checkout) as store:
+            store.record("on-topic")
+            checkout.git("checkout", "--quiet", "-b", "beyond")
+            checkout.commit()
+            checkout.git("checkout", "--quiet", "--detach", "topic")
+            checkout.git("branch", "-D", "topic")
+            store.record("on-nothing")
+        assert kept(checkout) == {commit: held(checkout, commit)}
+        require_same_names(checkout, tmp_path)
+
+    def test_of_lines_that_have_their_branches_nothing_is_sorted(
+        self, make_store: MakeStore, checkout: Checkout, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        with make_store(checkout) as store:
+            for name in ("one", "two/deep"):
+                checkout.git("checkout", "--quiet", "-b", name)
+                checkout.commit()
+                store.record("on-a-branch")
+                checkout.git("checkout", "--quiet", "main")
+            checkout.commit()
+            store.record("on-main")
+            checkout.commit()
+            monkeypatch.setattr(keep, "sort", lambda *_: pytest.fail("it is looked for lines that have ended"))
+            store.record("on-main")
+        assert len(kept(checkout)) == 3

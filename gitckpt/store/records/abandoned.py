@@ -1,6 +1,6 @@
 """Lines of history that have ended: no branch points there any more, and git said nothing of `branch -D` or `reset`.
 
-What files tell is enough; of reftables maintenance takes care.
+What files tell is enough; in a reftable, `keep` asks git.
 """
 
 from __future__ import annotations
@@ -46,8 +46,6 @@ def is_any(repository: Repository, but: str | None) -> bool:
         repository: whose lines they are.
         but: the commit of that, which has the branch that HEAD is on.
     """
-    if repository.has_reftable:
-        return False
     common, start = repository.common_dir, time.time_ns()
     loose = set(_names(os.path.join(common, KEEP)))
     *seen, times = _seen.get(common, (None, set(), {}))

@@ -165,6 +165,9 @@ class Line:
 
     def _has_another_ended(self) -> bool:
         """Tells whether a line beside this one ended where no branch points any more."""
+        if self._repository.has_reftable:  # where no file tells
+            kept, tips, _ = listing(self._repository)
+            return any(value == oid and oid not in tips for oid, value in kept.items())
         common = self._repository.common_dir
         loose = os.path.join(common, KEEP)
         lines = os.listdir(loose) if os.path.isdir(loose) else []
