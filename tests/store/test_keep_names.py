@@ -184,6 +184,31 @@ class TestMaintenance:
         assert depth_of(main_checkout, beside) == holder.DEPTH
         assert "names of commits were not looked at: git name-rev failed: it took too long; killed by signal 9" in log_of(main_checkout)
 
+    def test_what_cannot_be_written_is_for_the_log(self, make_store: MakeStore, main_checkout: Checkout) -> None:
+        commit, _ = nested(main_checkout, 6)
+        repository = discover(str(main_checkout.path))
+        with make_store(main_checkout) as store:
+            store.record("one-complete", base=committed(main_checkout, commit, at=200))
+        (main_checkout.path / ".git/ckpt" / layout.LEVELS).mkdir()
+        maintenance.maintain(repository)
+        assert maintenance.last(repository).outcome == "done"
+        assert "names of commits were not looked at" in log_of(main_checkout)
+
+    @pytest.mark.parametrize("levels", [0, 7])
+    def test_what_keeps_an_operation_is_made_as_deep(self, make_store: MakeStore, main_checkout: Checkout, levels: int) -> None:
+        main_checkout.commit("base", a="base")
+        main_checkout.git("checkout", "--quiet", "-b", "topic")
+        theirs = main_checkout.commit("theirs", a="theirs")
+        main_checkout.git("checkout", "--quiet", "main")
+        main_checkout.commit("ours", a="ours")
+        main_checkout.git("merge", "topic", ok=(1,))
+        with make_store(main_checkout) as store:
+            if levels:
+                Path(inside(store).repository.make_private_dir(), layout.LEVELS).write_text(f"{levels}\n")
+            made = store.save("conflict-blocked")
+        value = made.worktree.operation_commit if made.worktree else None
+        assert main_checkout.git("rev-parse", f"{value}{'^2' * (levels or 4)}") == theirs
+
 
 def log_of(checkout: Checkout) -> str:
     return (checkout.main / ".git/ckpt/log").read_text()

@@ -75,8 +75,9 @@ def _deepen(store: Checkpoints) -> None:
     """As `ends.deepen`. Names are no reason for maintenance to fail: what keeps them from being looked at is for the log."""
     try:
         ends.deepen(store.repository, store.objects, store.refs.update)
-    except (BusyError, GitError) as error:
-        log.append(store.repository, f"maintenance: names of commits were not looked at: {error.message}")
+    except (BusyError, GitError, OSError) as error:
+        reason = error.message if isinstance(error, CkptError) else error
+        log.append(store.repository, f"maintenance: names of commits were not looked at: {reason}")
 
 
 def work(repository: Repository, *, only_pack: bool) -> None:
