@@ -130,6 +130,18 @@ class TestMaintenance:
             deepen(store)
             assert depth_of(main_checkout, beside) == holder.DEPTH
 
+    @pytest.mark.parametrize("is_right", [True, False])
+    def test_names_that_another_ref_takes_are_no_reason(self, make_store: MakeStore, main_checkout: Checkout, is_right: bool) -> None:
+        """One that was fetched, say, or could not be settled, as a lock is in the way: levels of holders make no difference to it."""
+        deep, below = nested(main_checkout, 9)
+        beside = committed(main_checkout, main_checkout.head(), at=200)
+        with make_store(main_checkout) as store:
+            store.record("one-complete", base=beside)
+            for ref in (layout.KEEP + (deep if is_right else below), f"{layout.OPERATIONS}{'0' * 8}-0000-4000-8000-{'0' * 12}"):
+                main_checkout.git("update-ref", ref, deep)
+            deepen(store)
+            assert (depth_of(main_checkout, beside), keep.depth(inside(store).repository)) == (4, 4)
+
     def test_where_no_line_has_ended_no_name_is_looked_at(
         self, plain: Store, main_checkout: Checkout, monkeypatch: pytest.MonkeyPatch
     ) -> None:

@@ -15,7 +15,7 @@ from gitckpt.git.command import LEAN, Git
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Mapping
 
     from gitckpt.git.repository import Repository
 
@@ -24,7 +24,7 @@ _LEVEL = 65535
 _NAMES = (*LEAN, "name-rev", "--all")
 
 
-def farthest_taken(repository: Repository, ours: tuple[str, ...], idle: tuple[str, ...], depth: int, deadline: float) -> int:
+def farthest_taken(repository: Repository, ours: Mapping[str, str], spaces: tuple[str, ...], depth: int, deadline: float) -> int:
     """Returns how many levels away the farthest of the names is that commits would have without some refs, and have not; 0 without any.
 
     All commits are walked that refs lead to: two seconds for 100,000 of them. It is asked in a directory beside: git reads what a ref
@@ -32,8 +32,8 @@ def farthest_taken(repository: Repository, ours: tuple[str, ...], idle: tuple[st
 
     Args:
         repository: whose commits they are.
-        ours: what the names of refs begin with that are to take no name.
-        idle: likewise, of refs that lead to no commits.
+        ours: the refs that are to take no name, and what they point to.
+        spaces: what the names of refs of ours begin with; no other one below takes part.
         depth: how many levels ours start away, at least.
         deadline: when to give up, on the clock of `time.monotonic`.
 
@@ -51,23 +51,19 @@ def farthest_taken(repository: Repository, ours: tuple[str, ...], idle: tuple[st
             far.pop(line, None)
 
     said = repository.git.run("for-each-ref", "--format=%(objectname) %(refname)", deadline=deadline).out
-    refs = list(_without(said.splitlines(keepends=True), idle))
+    begin = tuple(space.encode("ascii") for space in spaces)
+    others = [line for line in said.splitlines(keepends=True) if not line.partition(b" ")[2].startswith(begin)]
     place = repository.scratch("names")
     try:
         git = _beside(repository, place)
-        _put(place, _without(refs, ours))
+        _put(place, others)
         git.each_line(*_NAMES, take=note, deadline=deadline)
         if far:
-            _put(place, refs)
+            _put(place, [*others, *(f"{oid} {ref}\n".encode("ascii") for ref, oid in ours.items())])
             git.each_line(*_NAMES, take=tick_off, deadline=deadline)
     finally:
         shutil.rmtree(place, ignore_errors=True)  # what stays is swept later
     return max(far.values(), default=0)
-
-
-def _without(refs: Iterable[bytes], prefixes: Iterable[str]) -> Iterator[bytes]:
-    some = tuple(prefix.encode("ascii") for prefix in prefixes)
-    return (line for line in refs if not line.partition(b" ")[2].startswith(some))
 
 
 def _beside(repository: Repository, place: str) -> Git:

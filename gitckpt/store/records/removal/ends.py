@@ -152,10 +152,10 @@ def deepen(repository: Repository, objects: Objects, apply: Apply) -> None:
     from gitckpt.git.graph import names
     from gitckpt.git.objects import holder
 
-    ours, idle = (KEEP, layout.OPERATIONS), (layout.CHECKPOINTS, "refs/ckpt/")
-    deadline = time.monotonic() + _PATIENCE
-    while _held(repository):
-        depth = min(names.farthest_taken(repository, ours, idle, holder.DEPTH, deadline) + 1, holder.DEEPEST)
+    spaces, deadline = tuple(f"{space}/" for space in layout.OWN), time.monotonic() + _PATIENCE
+    while held := _held(repository):
+        ours = {KEEP + oid: value for oid, value in held.items()}
+        depth = min(names.farthest_taken(repository, ours, spaces, holder.DEPTH, deadline) + 1, holder.DEEPEST)
         if depth <= holder.DEPTH:
             return
         if depth > keep.depth(repository):
@@ -164,7 +164,7 @@ def deepen(repository: Repository, objects: Objects, apply: Apply) -> None:
         with layout.turn(repository):
             held = _held(repository)
             if keep.give(repository, objects, apply, held, (), symbolic=(), least=depth) == held:
-                return  # they have them, and it takes more than is possible, or it is a ref that stays as it is
+                return  # they have them, and it takes more than is possible
 
 
 def _held(repository: Repository) -> dict[str, str]:
