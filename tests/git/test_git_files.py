@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import tracemalloc
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -226,6 +227,24 @@ def test_a_damaged_pack_gives_nothing_that_was_not_asked_for(full: Checkout) -> 
 def test_objects_of_an_alternate_are_asked_for(main_checkout: Checkout, tmp_path: Path) -> None:
     main_checkout.git("clone", "--quiet", "--shared", ".", str(tmp_path / "borrower"))
     check_same(Checkout(tmp_path / "borrower"), ["HEAD", main_checkout.git("rev-parse", "HEAD:README")])
+
+
+def test_what_is_small_is_read_into_little_memory(main_checkout: Checkout) -> None:
+    ours, _ = opened(main_checkout)
+    ours.info("HEAD")
+    tracemalloc.start()
+    try:
+        assert next(ours.contents(["HEAD"])) is not None
+        assert tracemalloc.get_traced_memory()[1] < 64 << 10
+    finally:
+        tracemalloc.stop()
+
+
+def test_a_head_that_says_too_much_is_left_to_git(main_checkout: Checkout, asked: Asked) -> None:
+    (main_checkout.path / ".git/HEAD").write_text(f"ref: refs/heads/main{' ' * reader._LONG}\n")
+    ours, theirs = opened(main_checkout)
+    assert ours.info("HEAD") == theirs.info("HEAD")
+    assert asked.count == 2
 
 
 def test_large_objects_are_asked_for(main_checkout: Checkout) -> None:

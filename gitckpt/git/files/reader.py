@@ -28,6 +28,9 @@ _UNUSUAL = frozenset(" ~^:?*[\\@\n\0")
 _MANY = 12
 """So many packs are looked through sooner than git starts."""
 
+_LONG = 8 << 10
+"""In bytes: what the file of a ref says is shorter, as no path is longer than half of that."""
+
 _DEEP = 100
 _LINE = 1024
 """Longer lines of `packed-refs` are not plain."""
@@ -106,18 +109,18 @@ class FileLookup:
             return None
         if name in _BESIDE:
             try:
-                with open(os.path.join(repository.git_dir, name), "rb") as file:
-                    said = file.read(_LARGE)
+                said = _beginning(os.path.join(repository.git_dir, name), _LONG)
             except FileNotFoundError:
                 return ""
             if not said.startswith(b"ref: "):
                 return _oid(said)
+            if len(said) == _LONG:
+                return None
             name = os.fsdecode(said[5:].strip())
         if not name.startswith("refs/") or name.startswith(OF_A_WORKTREE) or ".." in name or _UNUSUAL.intersection(name):
             return None
         try:
-            with open(os.path.join(repository.common_dir, name), "rb") as file:
-                return _oid(file.read(_LARGE))
+            return _oid(_beginning(os.path.join(repository.common_dir, name), _LONG))
         except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
             if os.path.islink(os.path.join(repository.common_dir, name)):
                 return None
@@ -130,11 +133,11 @@ class FileLookup:
 
     def _loose(self, oid: str) -> tuple[str, bytes] | None:
         try:
-            with open(os.path.join(self._top, oid[:2], oid[2:]), "rb", buffering=0) as file:
-                inflate = zlib.decompressobj()
-                whole = inflate.decompress(file.read(_LARGE), _LARGE)
+            compressed = _beginning(os.path.join(self._top, oid[:2], oid[2:]), _LARGE)
         except FileNotFoundError:
             return None
+        inflate = zlib.decompressobj()
+        whole = inflate.decompress(compressed, _LARGE)
         if not inflate.eof:
             raise ValueError("it is large, or cut off")
         head, _, data = whole.partition(b"\0")
@@ -337,6 +340,20 @@ def _search(fd: int, ref: bytes) -> str | None:
         else:
             low = begin + (some.find(b"\n", end + 1) if some.startswith(b"^", end + 1) else end) + 1
     return ""
+
+
+def _beginning(path: str, most: int) -> bytes:
+    """Returns what a file holds, or the beginning: no room is made for more than there is, which takes longer than to read a few bytes.
+
+    Args:
+        path: of the file.
+        most: so many bytes of it.
+    """
+    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        return os.read(fd, min(os.fstat(fd).st_size, most))
+    finally:
+        os.close(fd)
 
 
 def _oid(said: bytes) -> str | None:
