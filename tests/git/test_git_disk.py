@@ -170,8 +170,8 @@ def test_a_directory_that_a_gc_deletes_meanwhile_is_passed_over(repository: Repo
     (objects / "cd").mkdir()
     real = os.scandir
 
-    def scandir(path: str) -> object:
-        if path.endswith("/cd"):
+    def scandir(path: str | int) -> object:
+        if isinstance(path, str) and path.endswith("/cd"):
             os.rmdir(path)
         return real(path)
 

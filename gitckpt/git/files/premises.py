@@ -357,7 +357,7 @@ def private(directory: str, common_dir: str, *, make: bool) -> None:
         mode = (found.st_mode & 0o700) | _shared(os.path.join(common_dir, "objects"))  # who made it read-only has meant it
         if found.st_mode & 0o7777 != mode and found.st_uid == os.geteuid():
             _share(directory, mode, os.stat(common_dir).st_gid)
-    if found.st_uid != os.geteuid() and not _is_friend(found, os.stat(common_dir)):
+    if not _is_ours(found) and not _is_friend(found, os.stat(common_dir)):  # each record comes by here again and again
         raise _stranger(directory, "somebody else's")
 
 
@@ -370,9 +370,13 @@ def _share(directory: str, mode: int, group: int) -> None:
         return  # on a disk that is read-only, or to a group that is not ours
 
 
+def _is_ours(found: os.stat_result) -> bool:
+    return found.st_uid in (os.geteuid(), 0)
+
+
 def _is_friend(found: os.stat_result, above: os.stat_result) -> bool:
     """Tells whether a directory is ours, root's, of the owner of the one above, which git has looked at, or of those it is shared with."""
-    if found.st_uid in (os.geteuid(), 0, above.st_uid):
+    if _is_ours(found) or found.st_uid == above.st_uid:
         return True
     return above.st_mode & _GROUP == _GROUP and found.st_gid == above.st_gid
 

@@ -30,19 +30,35 @@ _REGISTERED = ("HEAD", "commondir", "gitdir")
 
 def objects(top: str, since: int) -> Iterator[str]:
     """Yields the files in a directory of objects that came at an instant or after it, with their directories."""
-    with os.scandir(top) as places:
-        for place in places:
-            if len(place.name) != 2 and place.name != "pack":
-                continue
-            try:
-                names = _arrived(place.path, since) if place.stat().st_ctime_ns >= since else []
-            except FileNotFoundError:  # a gc has come, which deletes directories that are empty
-                continue
-            if names:
-                yield from names
-                yield place.path
+    for place in _changed_places(top, since):
+        try:
+            names = _arrived(place, since)
+        except FileNotFoundError:  # a gc has come, which deletes directories that are empty
+            continue
+        if names:
+            yield from names
+            yield place
     if os.stat(top).st_ctime_ns >= since:
         yield top
+
+
+def _changed_places(top: str, since: int) -> list[str]:
+    """Returns those of the 256 directories of objects, and of packs, that have changed: all of them are looked at, from the one above."""
+    changed = []
+    above = os.open(top, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        with os.scandir(above) as places:
+            for place in places:
+                name = place.name
+                if len(name) == 2 or name == "pack":
+                    try:
+                        if place.stat().st_ctime_ns >= since:
+                            changed.append(os.path.join(top, name))
+                    except FileNotFoundError:  # as in `objects`
+                        continue
+    finally:
+        os.close(above)
+    return changed
 
 
 def standing(repository: Repository, branch: str | None) -> list[str]:
