@@ -7,6 +7,7 @@ import resource
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -40,6 +41,12 @@ NOTES = {*("gitckpt.git.notes", "gitckpt.git.notes.editor", "gitckpt.git.notes.r
 
 CLONED = {"gitckpt.store.records.abandoned"}
 """And where there are packed refs, as in each clone."""
+
+AMENDED = {*("gitckpt.git.graph", "gitckpt.git.graph.reachability", "gitckpt.git.objects.holder"), "itertools"}
+"""And where a commit has taken the place of another one."""
+
+COLLECTED = {"gitckpt.git.damage", "gitckpt.git.damage.rescue"}
+"""And within a minute of a gc."""
 
 BORROWED = {"__future__", "errno", "fcntl", "select", "zlib", "_sha1"}
 """All that it imports of Python's, beside what `os` has. `typing`, `re`, `enum`, `functools`, `contextlib`, `subprocess`, `pathlib`,
@@ -561,9 +568,17 @@ def test_nothing_is_imported_but_what_is_named_here(main_checkout: Checkout) -> 
     package_dir = str(Path(hook.__file__).parent.parent)
     code = "sys.path.insert(0, sys.argv.pop(1)); from gitckpt.hook import main; main(sys.argv[1:])"
     plain = _imported(main_checkout, "import os")
-    for number, others in enumerate((NOTES, set[str](), CLONED), 1):
-        if others is CLONED:
-            main_checkout.git("pack-refs", "--all")
+    commit = ("commit", "--quiet", "--allow-empty", "--message=another")
+    steps: list[tuple[set[str], list[Sequence[str]]]] = [
+        (NOTES, [commit]),
+        (set(), [commit]),
+        (CLONED, [("pack-refs", "--all"), commit]),
+        (AMENDED, [(*commit, "--amend", "--message=a better one")]),
+        (CLONED | COLLECTED, [("gc", "--quiet"), commit]),
+    ]
+    for number, (others, commands) in enumerate(steps, 1):
+        for command in commands:
+            main_checkout.git(*command)
         loaded = _imported(main_checkout, code, package_dir, "post-commit") - plain
         assert OWN <= loaded <= OWN | others | BORROWED
         assert len(_recorded(main_checkout)) == number

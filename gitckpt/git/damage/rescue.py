@@ -2,24 +2,23 @@
 
 Git itself does not look: `git commit` succeeds while such a gc deletes the tree that it wrote a moment ago. Mostly the content is at hand,
 in the worktree that was committed and in its index.
+
+Imported by the hook while a gc runs, and for a minute after one; what is needed once something is gone is imported then.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 from gitckpt.git.command import AS_GC
-from gitckpt.git.damage.salvage import Salvage
-from gitckpt.git.graph import partial
-from gitckpt.git.objects import pack
 from gitckpt.git.objects.anchor import gc_is_running
 from gitckpt.git.process import GitError
-from gitckpt.git.repository import Repository
 from gitckpt.model.errors import BusyError, CkptError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from gitckpt.git.objects.port import Objects
+    from gitckpt.git.repository import Repository
 
 _TRIES = 10
 """What was written anew loosely may be taken again until it is held; a gc comes by each directory once."""
@@ -45,11 +44,11 @@ def secure(repository: Repository, commit: str, text: bytes, above: Iterable[str
     revs = [commit, *(f"^{parent}" for parent in above)]
     for _ in range(_TRIES):
         if gc_is_running(repository.common_dir):
-            is_there = objects.hold(revs, revs=True) if objects is not None else pack.hold(repository, revs, revs=True) is not None
+            is_there = objects.hold(revs, revs=True) if objects is not None else _hold(repository, revs)
             if is_there and gc_is_running(repository.common_dir):  # else it may have been over before anything was held
                 return True
         lost = _lost(repository, revs)
-        if lost is None or (lost and partial.promisor(repository) is not None):
+        if lost is None or (lost and _is_promised(repository)):
             return False  # git takes that for whole; or it cannot walk the history, and neither can a gc, which then deletes nothing
         if lost:
             _write_anew(repository, lost, commit, text)
@@ -61,6 +60,18 @@ def secure(repository: Repository, commit: str, text: bytes, above: Iterable[str
     )
 
 
+def _hold(repository: Repository, revs: list[str]) -> bool:
+    from gitckpt.git.objects import pack
+
+    return pack.hold(repository, revs, revs=True) is not None
+
+
+def _is_promised(repository: Repository) -> bool:
+    from gitckpt.git.graph import partial
+
+    return partial.promisor(repository) is not None
+
+
 def _lost(repository: Repository, revs: list[str]) -> list[str] | None:
     """Returns what is missing of a commit; None where git cannot tell."""
     done = repository.git.run("rev-list", "--objects", "--no-object-names", "--missing=print", *revs, env=AS_GC, ok=(0, 128))
@@ -70,6 +81,8 @@ def _lost(repository: Repository, revs: list[str]) -> list[str] | None:
 
 
 def _write_anew(repository: Repository, lost: list[str], commit: str, text: bytes) -> None:
+    from gitckpt.git.damage.salvage import Salvage
+
     with Salvage(repository) as salvage:
         found = {salvage.add("commit", text)} if commit in lost else set(salvage.find(lost, {}))
         for oid in lost:

@@ -6,7 +6,6 @@ Commits that are missing count for nothing, and nothing is fetched. Replaced com
 
 from __future__ import annotations
 
-from functools import partial
 from itertools import chain, islice
 
 from gitckpt.git.command import AS_GC, LEAN
@@ -48,14 +47,13 @@ def beyond(git: Git, commits: Collection[str], tips: Collection[str]) -> set[str
         GitError: git cannot walk the history.
     """
     left = set(commits)
+
+    def discard(lines: Iterable[bytes]) -> None:
+        left.difference_update(line.decode("ascii") for line in lines)
+
     if tips:
-        take = partial(_discard, left)
-        git.each_line(*LEAN, "rev-list", "--ignore-missing", "--stdin", take=take, data=lines_of(tips), env=AS_GC)
+        git.each_line(*LEAN, "rev-list", "--ignore-missing", "--stdin", take=discard, data=lines_of(tips), env=AS_GC)
     return left
-
-
-def _discard(left: set[str], lines: Iterable[bytes]) -> None:
-    left.difference_update(line.decode("ascii") for line in lines)
 
 
 def outside(git: Git, commits: Iterable[str], tips: Iterable[str]) -> set[str]:
