@@ -257,7 +257,8 @@ def _content(repository: Repository) -> bytes:
     """Returns what the file of those that wait holds, or the beginning; nothing where it cannot be read."""
     try:
         with open(os.path.join(repository.private_dir, WAITING), "rb", buffering=0, opener=premises.create) as file:
-            return file.read(_LARGEST) or b""
+            size = os.fstat(file.fileno()).st_size  # for more there would be made room first
+            return file.read(min(size, _LARGEST)) or b""
     except OSError:
         return b""
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import resource
 import subprocess
+import tracemalloc
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -241,12 +242,21 @@ class TestWrite:
 
     @pytest.mark.sampled(8)
     @pytest.mark.turns("adapter")
-    @pytest.mark.parametrize("size", [0, 1, 15, 16, 17, 2047, 2048, 262_143, 262_144, 30 << 20])
+    @pytest.mark.parametrize("size", [0, 1, 15, 16, 17, 2047, 2048, 2049, 262_143, 262_144, 30 << 20])
     def test_of_any_size(self, main_checkout: Checkout, objects: Objects, size: int) -> None:
         data = (os.urandom(1000) * (size // 1000 + 1))[:size]
         objects.write([("blob", data)])
         oid = main_checkout.git("hash-object", "--stdin", data=data)
         assert [oid, read_one(objects, oid)] == [object_id("blob", data, "sha1"), ("blob", data)]
+
+    def test_of_a_document_takes_no_memory_for_a_large_file(self, objects: Objects) -> None:
+        objects.write([("blob", b"what is needed for the first one")])
+        tracemalloc.start()
+        try:
+            objects.write([("blob", b"a document of some hundred bytes\n" * 20)])
+            assert tracemalloc.get_traced_memory()[1] < 220_000  # by default, zlib alone takes 260,000
+        finally:
+            tracemalloc.stop()
 
     def test_goes_to_the_directory_that_all_worktrees_share(
         self, checkout: Checkout, opened: Callable[..., Repository], adapter: str

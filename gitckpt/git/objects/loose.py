@@ -22,6 +22,13 @@ _SHARED = 0o2022
 """Bits of the mode of `objects` by which others write there, too: git lets whoever shares a repository (core.sharedRepository) write to
 each directory, and has new ones belong to the group."""
 
+_LEVEL = 1
+"""How hard git itself compresses loose objects."""
+
+_SMALL, _MEMORY = 2 << 10, 5
+"""Up to so many bytes an object is compressed with tables that are large enough for it (zlib's `memLevel`): to clear those for a large one
+takes twice as long as to compress a document."""
+
 
 def write(repository: Repository, items: Sequence[Item], oids: Sequence[str]) -> GitError | None:
     """Writes objects, and flushes none. Each is there whole or not at all.
@@ -69,7 +76,7 @@ def _put(directory: str, name: str, kind: str, data: bytes, mode: int) -> None:
             return
     except OSError:  # it is not there, or somebody else's
         pass
-    compressor = zlib.compressobj(1)  # git's own level for loose objects
+    compressor = zlib.compressobj(_LEVEL, memLevel=_MEMORY if len(data) <= _SMALL else zlib.DEF_MEM_LEVEL)
     whole = compressor.compress(b"%s %d\0" % (kind.encode("ascii"), len(data))) + compressor.compress(data) + compressor.flush()
     for tries in range(1, _TRIES + 1):
         scratch = os.path.join(directory, f"tmp_obj_{os.urandom(8).hex()}")  # what a kill leaves under such a name, git deletes
