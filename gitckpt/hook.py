@@ -169,9 +169,7 @@ def _named_by(dot_git: str) -> str:
 
 def _branch(repository: Repository, event: str) -> str | None:
     """Returns the branch that HEAD points to; None when detached."""
-    target = repository.head_ref()
-    if event == "post-rewrite" and not target:
-        target = _rebased_branch(repository.git_dir)
+    target = repository.head_ref() or (_rebased_branch(repository.git_dir) if event == "post-rewrite" else "")
     return target.removeprefix("refs/heads/") if target.startswith("refs/heads/") else None
 
 
@@ -190,7 +188,8 @@ def _record(repository: Repository, event: str) -> str:
 
     objects = Plumbing(repository)
     refs = Refs(repository, lambda path: _clear(repository, event, path), objects.settle)
-    refs.warm_up()  # it starts while we go on
+    if not repository.is_linked:  # such a worktree may be that of a run, whose store starts another one
+        refs.warm_up()  # it starts while we go on
     from gitckpt.model import ids, times
     from gitckpt.model.format import document
     from gitckpt.store.records import layout
@@ -202,10 +201,11 @@ def _record(repository: Repository, event: str) -> str:
     commit, _, text = head
     repository.object_format = "sha256" if len(commit) == 64 else "sha1"
     message = _subject(text) or None
-    if os.path.exists(os.path.join(repository.git_dir, layout.RUN_FILE)):
-        extended = _extend_run(repository, message, event)
-        if extended is not None:
-            return extended
+    is_made = os.path.exists(os.path.join(repository.git_dir, layout.RUN_FILE))
+    if is_made and (extended := _extend_run(repository, message, event)) is not None:
+        return extended
+    if repository.is_linked:
+        refs.warm_up()
     now = times.now()
     fields: dict[str, Any] = {
         "version": document.VERSION,

@@ -9,6 +9,7 @@ import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -366,6 +367,25 @@ def test_in_the_worktree_of_a_run_a_commit_extends_the_run(main_checkout: Checko
     assert newest.worktree is not None
     files = main_checkout.git("ls-tree", "--name-only", f"{newest.worktree.tree}:files")
     assert files.split("\n") == ["README", "done", "unfinished"]
+
+
+def test_in_the_worktree_of_a_run_one_process_writes_refs(main_checkout: Checkout, monkeypatch: pytest.MonkeyPatch) -> None:
+    with Store.open(main_checkout.path) as store:
+        opened = store.resume(store.record("plan-complete", {"step": 1}, start="add login"))
+    Checkout(Path(opened.path), main_checkout.path).commit("a step")
+    started: list[list[str]] = []
+    real = os.posix_spawnp
+
+    def spawn(name: str, argv: list[str], *rest: Any, **options: Any) -> int:
+        started.append(argv)
+        return real(name, argv, *rest, **options)
+
+    monkeypatch.setattr(os, "posix_spawnp", spawn)
+    monkeypatch.chdir(opened.path)
+    hook.main(["post-commit"])
+    monkeypatch.undo()
+    assert len(_recorded(main_checkout)) == 2
+    assert sum("update-ref" in argv for argv in started) == 1
 
 
 def test_files_that_take_too_long_are_left_out_and_it_is_said(main_checkout: Checkout) -> None:
