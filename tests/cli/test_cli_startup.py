@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
+from gitckpt.store.config import settings
 from tests.cli.conftest import PROJECT, Spawn
 from tests.conftest import Checkout
 
@@ -64,6 +65,11 @@ def test_a_plain_call_of_every_day_pays_neither_for_typer_nor_for_other_commands
         == set()
     )
     assert commands_among(found) == ({module} if module else set())
+
+
+def test_settings_as_they_were_made_need_no_library_to_be_read(spawn: Spawn, main_checkout: Checkout) -> None:
+    main_checkout.write("gitckpt.toml", settings.TEMPLATE)
+    assert "tomllib" not in modules_of(spawn, main_checkout, "save", "-m", "x")
 
 
 def test_the_version_needs_nothing_of_git(spawn: Spawn, main_checkout: Checkout) -> None:

@@ -17,6 +17,7 @@ _LINES = (
     *('a = "b"', 'a = "é\u0085"', "a-1 = 10", "b = -0", "b = 007", "b = 1_0", "b = +1", "c = true", "c = false", "c = True", "c = true\r"),
     *("d = []", "d = [1]", "[t]", "[t.u]", "[[t]]", "[ t ]", "[v]", "[d]", "v = 1", "", " ", "# no", "a=1", "a.b = 1", "k =  1", "g = 1.0"),
     *('a = "\\n"', "a = 'x'", 'a = """x"""', 'e = ""', 'f = "x" # y', "h = 12345678901234567890", "h = 123456789012345678"),
+    *("#", "#\ttab", "# \x01", "# \x7f", "# \r", "# é\u0085\udc80", " # no", '# a = "b"', "#[t]"),
     *('i = "\t"', 'i = "\r"', 'i = "\x7f"', '"q" = 1', 'a = "b" "c"', "x = 1979-05-27", "y = 1 ", " z = 1", "é = 1"),
 )
 
@@ -35,7 +36,7 @@ def test_each_line_is_read_as_tomllib_reads_it_or_left_to_it() -> None:
     alone = {line: toml._plain(line) for line in _LINES}
     assert {line for line, found in alone.items() if found is not None} == {
         *('a = "b"', 'a = "é\u0085"', "a-1 = 10", "b = -0", "c = true", "c = false", "d = []", "[t]", "[v]", "[d]", "v = 1", "", 'e = ""'),
-        "h = 123456789012345678",
+        *("h = 123456789012345678", "# no", "#", "#\ttab", "# é\u0085\udc80", '# a = "b"', "#[t]"),
     }
 
 
