@@ -1,9 +1,11 @@
-"""A git that dies once, by SIGKILL, at a ref transaction: before it, in its midst, or after it, when nobody has heard of that yet."""
+"""What is killed: a git, once, at a ref transaction, before it, in its midst, or after it; and whoever is about to rename a file."""
 
 from __future__ import annotations
 
 import os
+import signal
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -66,3 +68,27 @@ class DyingGit:
     def has_died(self) -> bool:
         """Whether it did as it was told."""
         return not self._order.exists()
+
+
+def die_at_rename(name: str, work: Callable[[], object]) -> None:
+    """Lets a process, forked from this one, be killed when it has written what is to become a file.
+
+    Args:
+        name: of that file.
+        work: what writes it, among others.
+    """
+    replace = os.replace
+
+    def killed(scratch: str, path: str) -> None:
+        if os.path.basename(path) == name:
+            os.kill(os.getpid(), signal.SIGKILL)
+        replace(scratch, path)
+
+    pid = os.fork()
+    if pid == 0:
+        try:
+            pytest.MonkeyPatch().setattr(os, "replace", killed)
+            work()
+        finally:
+            os._exit(0)
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == -signal.SIGKILL

@@ -8,13 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from gitckpt.durable.steps import journal
+from gitckpt.durable.steps import journal, mirror
 from gitckpt.durable.steps.report import StepReport
 from gitckpt.durable.steps.steps import Steps
 from gitckpt.model.checkpoint import Checkpoint
 from gitckpt.store.store import Store
 from tests.cli.conftest import Ckpt
-from tests.conftest import Checkout
+from tests.conftest import Checkout, repository_of
+from tests.dying import die_at_rename
 
 PATH = "conductor/tracks/login/metadata.json"
 CONFIG = '[steps.superpowers]\nmirror = "conductor/tracks/{track}/metadata.json"\n'
@@ -42,6 +43,14 @@ def test_it_is_written_with_each_report(ckpt: Ckpt, project: Checkout) -> None:
     run = ckpt("runs", at=project).out.split("\t")[0]
     assert path.read_text() == ckpt("export", run, "--format", "superpowers", at=project).out.replace('{\n  "version": 3,\n', "{\n")
     assert os.listdir(path.parent) == ["metadata.json"]
+
+
+def test_a_kill_leaves_no_part_of_it_in_the_worktree(ckpt: Ckpt, project: Checkout) -> None:
+    report(ckpt, project, "start", "PLAN")
+    there = repository_of(project)
+    state = {"track_id": "login", "loop_state": {}}
+    die_at_rename("metadata.json", lambda: mirror.write(there, "conductor/tracks/{track}/metadata.json", state))
+    assert os.listdir((project.path / PATH).parent) == ["metadata.json"]
 
 
 def test_whoever_writes_it_last_writes_what_was_reported_last(ckpt: Ckpt, project: Checkout, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from pathlib import Path
@@ -14,7 +15,8 @@ import pytest
 from gitckpt.git.process import GitError
 from gitckpt.git.repository import Repository
 from gitckpt.git.worktree import administration
-from tests.conftest import Checkout
+from tests.conftest import Checkout, repository_of
+from tests.dying import die_at_rename
 
 ROOT = Path(__file__).parents[2]
 
@@ -108,3 +110,36 @@ def test_only_one_of_us_at_a_time(main_checkout: Checkout, repository: Repositor
         order.append("who had it")
     other.join()
     assert order == ["who had it", "the other"]
+
+
+class TestFilesOfAWorktree:
+    """A kill while one is written leaves no part of it where the next capture takes it for somebody's work."""
+
+    def test_one_of_ours(self, checkout: Checkout) -> None:
+        checkout.commit("one", notes="old\n")
+        there = repository_of(checkout)
+        die_at_rename("notes", lambda: administration.write_file(there, str(checkout.path / "notes"), b"new\n"))
+        assert checkout.git("status", "--porcelain", "--ignored", "--untracked-files=all") == ""
+        left = [name for name in os.listdir(there.git_dir) if name.startswith(administration.AWAY)]
+        assert len(left) == 1
+        administration.write_file(there, str(checkout.path / "notes"), b"new\n")
+        assert (checkout.path / "notes").read_text() == "new\n"
+
+    def test_its_git_file(self, main_checkout: Checkout, tmp_path: Path) -> None:
+        path = tmp_path / "linked"
+        main_checkout.git("worktree", "add", "--detach", str(path))
+        moved = main_checkout.path.rename(tmp_path / "moved")
+        there = repository_of(Checkout(moved))
+        die_at_rename(".git", lambda: administration.repair(there, str(path)))
+        assert [name for name in os.listdir(path) if name.startswith("..git")] == []
+        administration.repair(there, str(path))
+        assert administration.named_by(str(path)) == str(moved / ".git/worktrees/linked")
+
+    def test_on_another_file_system_it_lies_beside_it(self, repository: Repository, tmp_path: Path) -> None:
+        others = [place for place in ("/dev/shm", "/tmp", "/var/tmp") if os.path.isdir(place)]
+        other = next((place for place in others if os.stat(place).st_dev != os.stat(tmp_path).st_dev), None)
+        if other is None:
+            pytest.skip("there is one file system only")
+        with tempfile.TemporaryDirectory(dir=other) as place:
+            administration.write_file(repository, f"{place}/notes", b"new\n")
+            assert os.listdir(place) == ["notes"]

@@ -249,14 +249,14 @@ class _Writer:
 
     def _mirror(self, made: Checkpoint) -> None:
         """Writes the state to the file that others read. The report is recorded by then: that this fails is told, and no failure of it."""
-        top = self._store.repository.worktree
-        if self._graph.mirror is None or top is None:
+        repository = self._store.repository
+        if self._graph.mirror is None or repository.worktree is None:
             return
         try:
             # Others may have reported since, and written theirs already: whoever is last writes the newest.
-            with Lock(os.path.join(self._store.repository.make_private_dir(), _MIRROR_LOCK), _PATIENCE):
+            with Lock(os.path.join(repository.make_private_dir(), _MIRROR_LOCK), _PATIENCE):
                 newest = self._store.heads.read(made.run) if made.run is not None else made
-                mirror.write(top, self._graph.mirror, newest.state)
+                mirror.write(repository, self._graph.mirror, newest.state)
         except CkptError as error:
             self._store.announce(error.message)
 

@@ -10,8 +10,10 @@ import json
 import os
 from collections.abc import Mapping
 
-from gitckpt.git.files import atomic, regular
+from gitckpt.git.files import regular
 from gitckpt.git.files.premises import PRIVATE
+from gitckpt.git.repository import Repository
+from gitckpt.git.worktree import administration
 from gitckpt.model.errors import CkptError
 from gitckpt.model.readers import jsonable
 
@@ -44,11 +46,11 @@ def _is_in_worktree(path: str) -> bool:
     return not any(part in ("", ".", "..") or part.lower() in (".git", PRIVATE) for part in parts)
 
 
-def write(top: str, pattern: str, state: Mapping[str, Any]) -> str:
+def write(repository: Repository, pattern: str, state: Mapping[str, Any]) -> str:
     """Writes the state of a run to its file, and returns the path of that.
 
     Args:
-        top: of the worktree.
+        repository: seen from the worktree.
         pattern: where it lies, as `gitckpt.toml` says: `problem` has nothing against it.
         state: of the run, with `track_id`.
 
@@ -59,11 +61,13 @@ def write(top: str, pattern: str, state: Mapping[str, Any]) -> str:
     name = pattern.replace(TRACK, track) if isinstance(track, str) else ""
     if not isinstance(track, str) or not track.strip(".") or "/" in track or not _is_in_worktree(name):
         raise CkptError(f"the state is not mirrored: {track!r:.60} is no name of a file", hint="name the track: --track add-login")
+    top = repository.worktree or ""
     place = os.path.join(top, *name.split("/"))
+    data = json.dumps(jsonable.plain(state), indent=2, ensure_ascii=False).encode("utf-8", "surrogatepass") + b"\n"
     try:
         _make(top, os.path.dirname(name))
         _require_its_own(place, name, track)
-        atomic.write(place, json.dumps(jsonable.plain(state), indent=2, ensure_ascii=False).encode("utf-8", "surrogatepass") + b"\n")
+        administration.write_file(repository, place, data)
     except OSError as error:
         raise CkptError(f"{name} is not written: {error.strerror}", hint="see mirror in gitckpt.toml") from None
     return name

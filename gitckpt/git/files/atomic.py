@@ -19,7 +19,7 @@ _LEFT = 600.0
 """A scratch file that was not written to for so long, in seconds, was left by a kill. Whoever was only stopped gets an error."""
 
 
-def write(path: str, data: bytes) -> None:
+def write(path: str, data: bytes, *, scratch: str = "") -> None:
     """Writes a file that other programs read in the place of whatever is there, for good. Who may read that file may read this one.
 
     A kill leaves a scratch file beside it, `.<name>.<pid>.<digits>`, which the next one removes who writes that file.
@@ -27,12 +27,14 @@ def write(path: str, data: bytes) -> None:
     Args:
         path: of the file; a link there is replaced itself.
         data: what it shall hold.
+        scratch: as for `write_own`; beside the file all the same where that is another file system.
 
     Raises:
         OSError: it cannot be written; what was there is there.
     """
     directory, name = os.path.split(os.path.abspath(path))
-    scratch = os.path.join(directory, f".{os.fsdecode(os.fsencode(name)[:_NAME])}")
+    if not scratch or os.stat(os.path.dirname(scratch)).st_dev != os.stat(directory).st_dev:
+        scratch = os.path.join(directory, f".{os.fsdecode(os.fsencode(name)[:_NAME])}")
     _sweep(scratch)
     _put(path, f"{scratch}.{_token()}", data, flushed=True, opener=_opener_like(path))
     try:

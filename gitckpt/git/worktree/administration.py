@@ -32,6 +32,9 @@ _PAUSE = 0.02
 SCRATCH = "ckpt-gitdir"
 """How the name begins, in what git keeps of a worktree, of what is to become its file `gitdir`."""
 
+AWAY = "ckpt-file"
+"""The same, of what is to become a file of the worktree: where a kill leaves it in that, the next capture takes it for somebody's work."""
+
 
 def call(repository: Repository, *arguments: str, options: tuple[str, ...] = ()) -> Completed:
     """Calls `git worktree`; nobody else of us does meanwhile. Where somebody else is at it, it is tried again.
@@ -82,7 +85,8 @@ def repair(repository: Repository, path: str) -> None:
             if is_lost:
                 atomic.write(os.path.join(git_dir, COMMONDIR), b"../..\n")
             if not is_ours(repository, named):
-                atomic.write(dot_git, b"gitdir: %s\n" % os.fsencode(os.path.realpath(git_dir)))
+                line = b"gitdir: %s\n" % os.fsencode(os.path.realpath(git_dir))
+                atomic.write(dot_git, line, scratch=os.path.join(git_dir, AWAY))
             # Where a kill leaves what maintenance knows: nobody writes this file again for long.
             scratch = os.path.join(git_dir, SCRATCH)
             atomic.write_own(os.path.join(git_dir, "gitdir"), os.fsencode(f"{dot_git}\n"), flushed=True, scratch=scratch)
@@ -135,6 +139,20 @@ def _main_worktree(repository: Repository) -> str | None:
         return repository.worktree
     parent, name = os.path.split(repository.common_dir)
     return parent if name == ".git" else None
+
+
+def write_file(repository: Repository, path: str, data: bytes) -> None:
+    """Writes a file of a worktree, whole, in the place of whatever is there.
+
+    Args:
+        repository: seen from that worktree.
+        path: of the file; its directory is there.
+        data: what it shall hold.
+
+    Raises:
+        OSError: it cannot be written; what was there is there.
+    """
+    atomic.write(path, data, scratch=os.path.join(repository.git_dir, AWAY))
 
 
 def seen_from(repository: Repository, path: str) -> Repository | None:

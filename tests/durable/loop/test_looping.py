@@ -20,9 +20,10 @@ from gitckpt.model.checkpoint import Progress
 from gitckpt.model.values import replace
 from gitckpt.store.runs import timeline
 from gitckpt.store.store import inside
-from tests.conftest import Clock
+from tests.conftest import Checkout, Clock
 from tests.durable.conftest import attempt_of, go_on, labels
 from tests.durable.loop.bench import PHASE, PLAN, Bench
+from tests.dying import die_at_rename
 
 TESTS = '[ -e works ] || { echo "works is missing"; exit 1; }'
 """Tests that pass where the agent has written the file `works`."""
@@ -551,6 +552,12 @@ class TestPlan:
         bench.checkout.write(PLAN, "# Changed\n")
         bench.loop()
         assert bench.path(PLAN).read_text() == "# Changed\n"
+
+    def test_a_kill_leaves_no_part_of_it_in_the_worktree(self, bench: Bench) -> None:
+        bench.checkout.write(PLAN, "# Changed\n")
+        bench.start(tests=TESTS, pause="0s")
+        die_at_rename(PLAN, bench.drive)
+        assert Checkout(bench.path(".")).git("status", "--porcelain", "--ignored") == ""
 
     @pytest.mark.long
     def test_what_the_agent_ticks_off_stays(self, bench: Bench) -> None:

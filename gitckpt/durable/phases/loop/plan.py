@@ -7,6 +7,9 @@ import os
 from gitckpt.durable.phases.loop import prompt
 from gitckpt.durable.pipeline.context import Context
 from gitckpt.durable.run.errors import PhaseFailed
+from gitckpt.git.files import premises
+from gitckpt.git.worktree import administration
+from gitckpt.model.errors import WorktreeError
 from gitckpt.store.runs import run_files
 
 TYPE_CHECKING = False
@@ -47,7 +50,7 @@ class Documents:
             if name and not os.path.isabs(path):
                 digest = self._context.run.pipeline.contents[name]
                 if memory["plan"] != digest:
-                    _put(self._copy(name), there)
+                    self._put(self._copy(name), there)
                     memory["plan"] = digest
             if os.path.isfile(there):
                 return path
@@ -80,12 +83,17 @@ class Documents:
     def _copy(self, name: str) -> str:
         return os.path.join(self._context.run.files.path, run_files.INPUT, name)
 
-
-def _put(copy: str, there: str) -> None:
-    with open(copy, "rb") as file:
-        data = file.read()
-    if os.path.isfile(there):
-        with open(there, "rb") as file:
-            if file.read() == data:
-                return
-    run_files.replace_file(there, data)
+    def _put(self, copy: str, there: str) -> None:
+        """Lets the plan of the worktree be that of the run."""
+        with open(copy, "rb") as file:
+            data = file.read()
+        if os.path.isfile(there):
+            with open(there, "rb") as file:
+                if file.read() == data:
+                    return
+        run_files.make_directory(os.path.dirname(there))
+        try:
+            with premises.holding(os.path.dirname(there)):
+                administration.write_file(self._context.run.store.repository, there, data)
+        except OSError as error:
+            raise WorktreeError(f"cannot write {there}: {error.strerror}") from None
