@@ -373,6 +373,31 @@ def test_what_git_would_write_otherwise_is_told(ckpt: Ckpt, main_checkout: Check
     assert done.err.splitlines()[0] == "warning: comes back as git writes it, not byte for byte: id_b.nb"
 
 
+def test_of_many_files_a_few_are_named(ckpt: Ckpt, main_checkout: Checkout) -> None:
+    main_checkout.git("config", "filter.own.clean", "cat")
+    main_checkout.git("config", "filter.own.required", "true")
+    main_checkout.commit("attributes", **{".gitattributes": "*.txt text=auto filter=own\n"})
+    token = "ghp_" + "aB3dE6gH9jK2mN5pQ8rS1tU4vW7xY0zA2bC4"
+    for number in range(10, 22):
+        (main_checkout.path / f"{number}.txt").write_bytes(b"1\r\n")
+        main_checkout.write(f"{number}.pem", "")
+        main_checkout.write(f"{number}.py", f"x = '{token}'\n")
+    os.mkfifo(main_checkout.path / "10.fifo")
+    done = ckpt("save", at=main_checkout)
+    assert normal(done.err).splitlines() == [
+        "warning: not captured: 10.fifo: a fifo",
+        "warning: not captured: 10.pem, 11.pem, 12.pem and 9 more: its name looks like a secret (*.pem)",
+        "warning: comes back as git writes it, not byte for byte: 10.txt, 11.txt, 12.txt and 9 more",
+        *(f"warning: captured, and looks like a secret: {number}.py:1 (github-pat)" for number in (10, 11, 12)),
+        "warning: captured, and looks like a secret: 9 more files",
+        "what is no secret is settled by: git ckpt allow --secret 10.py",
+        "each of them is named by: git ckpt show SHORT",
+        "saved manual-complete with uncommitted changes (13 not captured) on commit SHORT",
+    ]
+    shown = ckpt("show", at=main_checkout).out
+    assert [shown.count(f"{number}.{kind}") for number in range(10, 22) for kind in ("txt", "pem", "py")] == [2, 1, 2] * 12
+
+
 def test_a_file_that_looks_like_a_secret_inside_is_captured_and_warned_of(ckpt: Ckpt, main_checkout: Checkout) -> None:
     token = "ghp_" + "aB3dE6gH9jK2mN5pQ8rS1tU4vW7xY0zA2bC4"
     main_checkout.write("a.py", f"x = '{token}'\ny = '{token}'\n")

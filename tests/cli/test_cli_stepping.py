@@ -55,14 +55,24 @@ class TestReports:
             "ID\n",
             "PLAN is IN_PROGRESS\n",
         )
-        assert step("pass", "PLAN", "-m", "five tasks") == (0, "ID\n", "PLAN is PASSED; next: git ckpt step start EVALUATE_PLAN\n")
-        assert step("pass", "EVAL_PLAN", "--verdict", "pass").err == "EVALUATE_PLAN is PASSED; next: git ckpt step start EXECUTE\n"
+        assert step("pass", "PLAN", "-m", "five tasks") == (
+            0,
+            "ID\n",
+            "PLAN is PASSED; next: git ckpt step --track t start EVALUATE_PLAN\n",
+        )
+        assert (
+            step("pass", "EVAL_PLAN", "--verdict", "pass").err == "EVALUATE_PLAN is PASSED; next: git ckpt step --track t start EXECUTE\n"
+        )
         step("start", "EXECUTE", "--tasks-total", "2")
         step("progress", "EXECUTE", "--task", "1.1", "--task-status", "passed", "--worker", "w1", "--commit", "HEAD")
         assert step("pass", "EXECUTE").err == (
-            "warning: EXECUTE has passed with 1 of 2 tasks done\nEXECUTE is PASSED; next: git ckpt step start EVALUATE_EXECUTION\n"
+            "warning: EXECUTE has passed with 1 of 2 tasks done\n"
+            "EXECUTE is PASSED; next: git ckpt step --track t start EVALUATE_EXECUTION\n"
         )
-        assert step("fail", "EVALUATE_EXECUTION", "--notes", "red").err == "EVALUATE_EXECUTION is FAILED; next: git ckpt step start FIX\n"
+        assert (
+            step("fail", "EVALUATE_EXECUTION", "--notes", "red").err
+            == "EVALUATE_EXECUTION is FAILED; next: git ckpt step --track t start FIX\n"
+        )
         step("pass", "FIX")
         assert step("pass", "EVALUATE_EXECUTION").err == "EVALUATE_EXECUTION is PASSED; all steps are complete\n"
         assert step("next") == (0, "COMPLETE\n", "")
@@ -94,7 +104,7 @@ class TestReports:
         assert done.err == (
             "run STAMP-t has begun\n"
             "warning: not captured: key.pem: its name looks like a secret (*.pem)\n"
-            "PLAN is PASSED; next: git ckpt step start EVALUATE_PLAN\n"
+            "PLAN is PASSED; next: git ckpt step --track t start EVALUATE_PLAN\n"
         )
         found = json.loads(step("show", "--json", "--history").out)
         assert found["steps"][1]["record"]["output_files"] == ["docs/plan.md", "x", "/elsewhere"]
@@ -126,7 +136,7 @@ class TestReports:
             "next": {"step": "PLAN", "status": "BLOCKED", "blockers": ["a key"]},
         }
         assert done.err == (
-            "run STAMP-t has begun\nwarning: the run is blocked at PLAN: a key; settle it, then: git ckpt step reset PLAN\n"
+            "run STAMP-t has begun\nwarning: the run is blocked at PLAN: a key; settle it, then: git ckpt step --track t reset PLAN\n"
         )
 
     def test_s07_each_report_is_tied_to_the_commit_and_can_be_gone_back_to(self, step: Step, checkout: Checkout, ckpt: Ckpt) -> None:
@@ -166,11 +176,11 @@ class TestNext:
 
     def test_of_a_blocked_run(self, step: Step) -> None:
         step("block", "PLAN", "--notes", "a key")
-        said = (4, "", "error: the run is blocked at PLAN: a key\nhint: settle it, then: git ckpt step reset PLAN\n")
+        said = (4, "", "error: the run is blocked at PLAN: a key\nhint: settle it, then: git ckpt step --track t reset PLAN\n")
         assert step("next", code=4) == said
         assert step("next", "--json", code=4) == said
         assert step("start", "PLAN", code=4) == said
-        assert step("reset", "PLAN", "--notes", "it is here").err == "PLAN is NOT_STARTED; next: git ckpt step start PLAN\n"
+        assert step("reset", "PLAN", "--notes", "it is here").err == "PLAN is NOT_STARTED; next: git ckpt step --track t start PLAN\n"
         assert step("next").out == "PLAN\n"
 
 
@@ -312,6 +322,26 @@ def test_hostile_text_of_a_run_that_was_fetched_is_harmless(main_checkout: Check
         assert all(line.isprintable() for line in re.split("[\n\t]", done.out + done.err)), done
 
 
+class TestAdvice:
+    """What is advised works where it is read, with the run named as the person has named it."""
+
+    @pytest.mark.parametrize("by", ["track", "run"])
+    def test_a_command_names_the_run(self, step: Step, ckpt: Ckpt, checkout: Checkout, by: str) -> None:
+        def call(words: list[str]) -> Outcome:
+            return ckpt("step", *words, at=checkout)
+
+        step("start", "PLAN")
+        name = ["--track", "t"] if by == "track" else ["--run", ckpt("runs", at=checkout).out.split("\t")[0]]
+        advised = call(["pass", "PLAN", *name]).err.partition("next: git ckpt step ")[2].split()
+        assert advised[:2] == name
+        assert call(advised).err == "EVALUATE_PLAN is IN_PROGRESS\n"
+        ahead = call(["start", "EXECUTE", *name]).err.partition("to go back or ahead: git ckpt step ")[2].partition(",")[0].split()
+        assert call(ahead).code == 0
+        call(["block", "EXECUTE", "-m", "a key", *name])
+        advised = call(["next", *name]).err.partition("then: git ckpt step ")[2].split()
+        assert call(advised).code == 0
+
+
 class TestRefused:
     @pytest.mark.parametrize(
         ("words", "said"),
@@ -325,8 +355,8 @@ class TestRefused:
             (["fail", "PLAN"], 'PLAN cannot fail without notes\nhint: say what went wrong: --notes "…"'),
             (["block", "PLAN"], 'PLAN cannot block without notes\nhint: say what has to be settled: --notes "…"'),
             (["start", "PLANS"], "superpowers has no step 'PLANS'\nhint: did you mean PLAN? The steps: " + "STEPS"),
-            (["start", "EXECUTE"], ("the run is at PLAN (NOT_STARTED), not at EXECUTE\nhint: next is: git ckpt step start PLAN; "
-             "to go back or ahead: git ckpt step reset EXECUTE, or --force")),
+            (["start", "EXECUTE"], ("the run is at PLAN (NOT_STARTED), not at EXECUTE\nhint: next is: git ckpt step --track t start PLAN; "
+             "to go back or ahead: git ckpt step --track t reset EXECUTE, or --force")),
             (["start", "PLAN", "--set", "x"], ("'x' is not KEY=JSON: there is no key and no =\nhint: write --set fixed=3, or a text: "
              "--set 'goal=\"login\"'")),
             (["start", "PLAN", "--tasks-total", "-1"], "'-1' is not a whole number\nhint: write a whole number, such as 20"),

@@ -2,5 +2,6 @@
 
 Doors:
     terminal: prints and asks.
+    captured: warns of files that were captured.
     audience: tells of a run as it goes on.
 """

@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
     from typing import TextIO
 
-    from gitckpt.model.checkpoint import Suspect
     from gitckpt.model.errors import CkptError
 
 _BOLD, _RED, _GREEN, _YELLOW, _CYAN, _RESET = "\033[1m", "\033[31m", "\033[32m", "\033[33m", "\033[36m", "\033[0m"
@@ -162,20 +161,6 @@ def explain(text: str) -> None:
 def warn(line: str) -> None:
     """Warns on standard error, whatever `--quiet` says."""
     sys.stderr.write(f"{_styled('warning:', _YELLOW, _has_colour(sys.stderr))} {_told(line)}\n")
-
-
-def warn_of_suspects(suspects: Sequence[Suspect]) -> None:
-    """Warns of what looks like a secret in files that were captured, once for each file; `show` names each place."""
-    if not suspects:
-        return
-    from gitckpt.model.names import first_of, shell_word
-
-    by_path: dict[str, list[str]] = {}
-    for suspect in suspects:
-        by_path.setdefault(suspect.path, []).append(f"{suspect.path}:{suspect.line} ({suspect.rule})")
-    for found in by_path.values():
-        warn(f"captured, and looks like a secret: {first_of(found, 1)}")
-    remark(f"what is no secret is settled by: git ckpt allow --secret {shell_word(suspects[0].path)}")
 
 
 def fail(error: CkptError) -> int:

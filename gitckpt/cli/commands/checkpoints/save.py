@@ -68,16 +68,14 @@ def save(
         terminal.out(checkpoint.id)
         if data == {}:
             terminal.warn("the state is empty")
-        # A submodule without changes is where its commit says.
-        left = [entry for entry in files.omitted if entry.dirty is not False] if files else []
-        for entry in left:
-            terminal.warn(f"not captured: {entry.path}: {entry.reason}")
-        for path in files.converted if files else ():
-            terminal.warn(f"comes back as git writes it, not byte for byte: {path}")
-        terminal.warn_of_suspects(files.suspects if files else ())
+        left = 0
+        if files is not None and (files.omitted or files.converted or files.suspects):
+            from gitckpt.cli.screen import captured
+
+            left = captured.warn(checkpoint)
         clean = "the files as committed" if left else "a clean worktree"
         what = "no files" if files is None else "uncommitted changes" if files.dirty else clean
-        what += f" ({len(left)} not captured)" if left else ""
+        what += f" ({left} not captured)" if left else ""
         where = f"commit {checkpoint.git_sha[:10]}" if checkpoint.git_sha else "an unborn branch"
         terminal.remark(f"saved {label} with {what} on {where}")
         hook.keep_up(inside(store).repository, lambda: _settle(inside(store)))  # last: nobody waits for it

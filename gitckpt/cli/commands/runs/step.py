@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
+
 from gitckpt.cli import options
 from gitckpt.cli.opening import open_store
 from gitckpt.cli.screen import terminal
-from gitckpt.model.errors import UsageError
+from gitckpt.model.errors import CkptError, UsageError
 from gitckpt.model.names import shell_word
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
     from typing import Annotated, Any
 
     import typer
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
 
 _REPORTS = ("start", "progress", "pass", "fail", "block", "skip", "reset")
 _SHOW, _NEXT = "show", "next"
+_COMMAND = "git ckpt step "
 _COLUMNS = ("", "STEP", "STATUS", "AGENT", "PROGRESS", "UPDATED", "NOTES")
 _HISTORY = ("#", "TIME", "STEP", "STATUS", "AGENT", "COMMIT", "PROGRESS", "NOTES")
 
@@ -98,7 +101,8 @@ def step(
     _require_fitting(action, name, told, {"--plan": plan, "--resume-from": resume_from}, history=history)
     if run is not None and track is not None:
         raise UsageError("--run and --track exclude each other", hint="name the run by one of them")
-    with open_store(to_capture=files) as store:
+    place = _Place(run, track)
+    with place.advising(), open_store(to_capture=files) as store:
         from gitckpt.durable.steps.steps import Steps
 
         steps = Steps(store, run=run, track=track)
@@ -106,7 +110,7 @@ def step(
             _show(steps, history=history, as_json=as_json)
             return
         if action == _NEXT:
-            _next(steps, plan, resume_from, as_json=as_json)
+            _next(steps, place, plan, resume_from, as_json=as_json)
             return
         from gitckpt.durable.steps.report import StepReport
 
@@ -128,7 +132,26 @@ def step(
             values=_values(set_ or []),
             force=force,
         )
-        _tell(steps.report(said, graph=graph, files=files, checkpoint_id=id_), said, as_json=as_json)
+        _tell(steps.report(said, graph=graph, files=files, checkpoint_id=id_), said, place, as_json=as_json)
+
+
+class _Place:
+    """Which run a person has named. A command that he is advised names it as well: elsewhere than in its worktree it would be refused."""
+
+    def __init__(self, run: str | None, track: str | None) -> None:
+        self._word = f"--track {shell_word(track)} " if track is not None else f"--run {shell_word(run)} " if run is not None else ""
+
+    def advice(self, text: str) -> str:
+        """Returns what is advised, with the run in each command that reports of a step."""
+        return text if self._word.strip() in text else text.replace(_COMMAND, _COMMAND + self._word)
+
+    @contextlib.contextmanager
+    def advising(self) -> Iterator[None]:
+        """Has errors advise so."""
+        try:
+            yield
+        except CkptError as error:
+            raise error.but(hint=error.hint and self.advice(error.hint)) from None
 
 
 def _require_fitting(action: str, name: str | None, told: Mapping[str, object], asked: Mapping[str, object], *, history: bool) -> None:
@@ -154,7 +177,7 @@ def _require_fitting(action: str, name: str | None, told: Mapping[str, object], 
         raise UsageError(f"{wrong[0]} does not go with {action}", hint="see: git ckpt step --help")
 
 
-def _tell(done: Reported, said: StepReport, *, as_json: bool) -> None:
+def _tell(done: Reported, said: StepReport, place: _Place, *, as_json: bool) -> None:
     """Prints what became of a report."""
     from gitckpt.durable.steps import machine, statuses
 
@@ -176,9 +199,9 @@ def _tell(done: Reported, said: StepReport, *, as_json: bool) -> None:
         terminal.warn(f"{name} has passed with {progress.tasks_completed or 0} of {progress.tasks_total} tasks done")
     if here.status == statuses.BLOCKED:
         error = machine.blocked(here)
-        terminal.warn(f"{error.message}; {error.hint}")
+        terminal.warn(f"{error.message}; {place.advice(str(error.hint))}")
     else:
-        terminal.remark(f"{name} is {status}{_following(name, here)}")
+        terminal.remark(f"{name} is {status}{place.advice(_following(name, here))}")
 
 
 def _following(name: str, here: StepPosition) -> str:
@@ -196,18 +219,16 @@ def _following(name: str, here: StepPosition) -> str:
 
 
 def _warn_of_files(checkpoint: Checkpoint) -> None:
+    from gitckpt.cli.screen import captured
     from gitckpt.store.snapshot.limits import MORE_TIME
 
     files = checkpoint.worktree
-    for entry in files.omitted if files else ():
-        if entry.dirty is not False:
-            terminal.warn(f"not captured: {entry.path}: {entry.reason}")
-    terminal.warn_of_suspects(files.suspects if files else ())
+    captured.warn(checkpoint)
     if files and files.degraded:
         terminal.warn(f"no files were captured: {files.degraded}; record them now: git ckpt save; {MORE_TIME}")
 
 
-def _next(steps: Steps, plan: str | None, resume_from: str | None, *, as_json: bool) -> None:
+def _next(steps: Steps, place: _Place, plan: str | None, resume_from: str | None, *, as_json: bool) -> None:
     from gitckpt.durable.steps.graph import COMPLETE
 
     found = steps.next(plan=plan, resume_from=resume_from)
@@ -226,7 +247,7 @@ def _next(steps: Steps, plan: str | None, resume_from: str | None, *, as_json: b
     else:
         terminal.out_row(word for word in (found.step, found.task) if word)
     for remark in found.remarks:
-        terminal.warn(remark)
+        terminal.warn(place.advice(remark))
     if found.step != COMPLETE:
         title = f", at {found.title}" if found.title else ""
         terminal.remark(f"{found.step} is {found.status}{title}")
