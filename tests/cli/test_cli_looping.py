@@ -35,7 +35,10 @@ REFUSED = [
     (
         (),
         "nothing says when the work is done",
-        "name the issues (--issue ID), a command that knows (--done COMMAND), or let the tests decide (--until-tests-pass)",
+        (
+            "name the issues, or a command that knows, or let the tests decide: --issue ID, --done COMMAND or --until-tests-pass of "
+            "git ckpt loop; --input issues=ID, done=COMMAND or until_tests_pass=yes of git ckpt run and resume"
+        ),
     ),
     (("--issue", "bd-1;rm"), "'bd-1;rm' is no id of an issue", "see which there are: bd list"),
     (("--done", "true", "--max-iterations", "-1"), "max_iterations is '-1'", "write a whole number: 100"),

@@ -255,7 +255,10 @@ def test_b9_a_missing_test_command_is_a_failure(bench: Bench, tmp_path: Path, mo
     bench.checkout.commit("no target", Makefile="tests:\n\ttrue\n")
     bench.start(tests="", max_iterations="1")
     failed = fails(bench)
-    none = "no test command found: pytest is not installed, and no Makefile has a target test; name one: --tests COMMAND"
+    none = (
+        "no test command found: pytest is not installed, and no Makefile has a target test; "
+        "name one: --tests COMMAND of git ckpt loop, --input tests=COMMAND of git ckpt run and resume"
+    )
     assert failed.errors == (f"Final tests failed: {none}", "reached max iterations (1)")
     assert (bench.memory["tests"], bench.memory["tests_output"]) == ("failed", none)
 
@@ -744,6 +747,7 @@ class TestClasses:
         bench.start(pause="0s", tests="false")
         failed = fails(bench)
         assert (failed.exit_code, failed.message) == (4, "fake was not allowed what it wanted, 3 times in a row: Write")
+        assert str(failed.hint).startswith(f"allow it, as in: git ckpt resume {bench.run} --input 'agent=claude -p ")
         assert "--allowedTools" in str(failed.hint)
         assert bench.memory["iterations"] == 3
 

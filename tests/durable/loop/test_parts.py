@@ -64,7 +64,10 @@ def test_no_iterations_stand_for_the_usual_number() -> None:
         (
             {},
             "nothing says when the work is done",
-            "name the issues (--issue ID), a command that knows (--done COMMAND), or let the tests decide (--until-tests-pass)",
+            (
+                "name the issues, or a command that knows, or let the tests decide: --issue ID, --done COMMAND or --until-tests-pass of "
+                "git ckpt loop; --input issues=ID, done=COMMAND or until_tests_pass=yes of git ckpt run and resume"
+            ),
         ),
         ({"until_tests_pass": "no", "epic": "bd-1"}, "nothing says when the work is done", None),
         ({"until_tests_pass": "perhaps"}, "until_tests_pass is 'perhaps'", "say yes or no"),

@@ -210,8 +210,8 @@ class Loop:
             memory.pop("denied")
             raise AgentUnusable(
                 f"{self._client.name} was not allowed what it wanted, {_DENIED} times in a row: {memory['denial']}",
-                hint=f'allow it, as in --agent \'claude -p --permission-mode acceptEdits --allowedTools "Edit,Write,Bash(git *)" '
-                f"--output-format stream-json --verbose'; then: git ckpt resume {self._run.id}",
+                hint=f"allow it, as in: git ckpt resume {self._run.id} --input 'agent=claude -p --permission-mode acceptEdits "
+                '--allowedTools "Edit,Write,Bash(git *)" --output-format stream-json --verbose\'',
             )
 
     def _now(self) -> float:

@@ -65,7 +65,8 @@ def read(said: Callable[[str], str]) -> LoopOptions:
     if not issues and not done and not until_tests_pass:
         raise UsageError(
             "nothing says when the work is done",
-            hint="name the issues (--issue ID), a command that knows (--done COMMAND), or let the tests decide (--until-tests-pass)",
+            hint="name the issues, or a command that knows, or let the tests decide: --issue ID, --done COMMAND or --until-tests-pass of "
+            "git ckpt loop; --input issues=ID, done=COMMAND or until_tests_pass=yes of git ckpt run and resume",
         )
     conversation = said("conversation") or NEW
     if conversation not in CONVERSATIONS:

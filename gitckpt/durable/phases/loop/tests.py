@@ -13,7 +13,10 @@ from gitckpt.store.secrets import detector
 
 _PYTEST = "pytest -v --tb=short"
 _MAKE = "make test"
-NONE = "no test command found: pytest is not installed, and no Makefile has a target test; name one: --tests COMMAND"
+NONE = (
+    "no test command found: pytest is not installed, and no Makefile has a target test; "
+    "name one: --tests COMMAND of git ckpt loop, --input tests=COMMAND of git ckpt run and resume"
+)
 
 _MAKEFILES = ("GNUmakefile", "makefile", "Makefile")
 _TARGET = re.compile(r"^(?:[^\s:=#][^:=#\n]*[ \t])?test(?:[ \t][^:=#\n]*)?:(?!:{0,2}=)", re.MULTILINE)

@@ -91,7 +91,7 @@ def read(said: Callable[[str], str]) -> ReviewOptions:
     for line in filter(None, map(str.strip, said("filters").splitlines())):
         name, equals, line_of_shell = line.partition("=")
         if not equals or not name.strip() or not line_of_shell.strip():
-            raise UsageError(f"{line!r:.100} is no filter", hint="write NAME=COMMAND: --filter tests='make test'")
+            raise UsageError(f"{line!r:.100} is no filter", hint="write NAME=COMMAND, as in tests='make test'")
         filters[name.strip()] = line_of_shell.strip()
     if said("epic"):
         options.require_issue(said("epic"))
