@@ -56,6 +56,7 @@ if TYPE_CHECKING:
     from gitckpt.git.process import GitError as GitError
     from gitckpt.git.refs import LockHeld as LockHeld
     from gitckpt.git.refs import RefMoved as RefMoved
+    from gitckpt.git.worktree.complaints import IndexGone as IndexGone
     from gitckpt.model.checkpoint import Attempt as Attempt
     from gitckpt.model.checkpoint import Checkpoint as Checkpoint
     from gitckpt.model.checkpoint import Pipeline as Pipeline
@@ -145,6 +146,7 @@ _HOMES = {
     "LockHeld": "gitckpt.git.refs",
     "UnsoundSnapshot": "gitckpt.git.contents.bounds",
     "RefMoved": "gitckpt.git.refs",
+    "IndexGone": "gitckpt.git.worktree.complaints",
     "Attempt": "gitckpt.model.checkpoint",
     "Checkpoint": "gitckpt.model.checkpoint",
     "Pipeline": "gitckpt.model.checkpoint",
@@ -223,6 +225,7 @@ __all__ = [
     "History",
     "ImportedFile",
     "Importer",
+    "IndexGone",
     "Installation",
     "InvalidCheckpoint",
     "Lease",

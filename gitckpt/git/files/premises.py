@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import stat
 import sys
-from errno import EISDIR, ELOOP, ENOTDIR
+from errno import EISDIR, ELOOP, ENOENT, ENOTDIR
 
 from gitckpt.model.errors import WorktreeError
 
@@ -26,6 +26,8 @@ RUNS = "ckpt-runs"
 """The one in a bare repository."""
 
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_TRIES = 10
+
 _GROUP = 0o2020
 """What git gives directories under core.sharedRepository: the group may write, and what is made there belongs to it."""
 
@@ -342,11 +344,7 @@ def private(directory: str, common_dir: str, *, make: bool) -> None:
     except FileNotFoundError:
         if not make:
             return
-        try:
-            os.mkdir(directory, 0o700)
-        except FileExistsError:
-            pass
-        found = os.lstat(directory)
+        found = _made(directory)
     if stat.S_ISLNK(found.st_mode):
         raise _stranger(directory, "a symbolic link")
     if not stat.S_ISDIR(found.st_mode):
@@ -359,6 +357,20 @@ def private(directory: str, common_dir: str, *, make: bool) -> None:
             _share(directory, mode, os.stat(common_dir).st_gid)
     if not _is_ours(found) and not _is_friend(found, os.stat(common_dir)):  # each record comes by here again and again
         raise _stranger(directory, "somebody else's")
+
+
+def _made(directory: str) -> os.stat_result:
+    """Makes a directory, also while somebody deletes it, as anybody may at any time; returns what it is."""
+    for _ in range(_TRIES):
+        try:
+            os.mkdir(directory, 0o700)
+        except FileExistsError:
+            pass
+        try:
+            return os.lstat(directory)
+        except FileNotFoundError:
+            continue
+    raise FileNotFoundError(ENOENT, os.strerror(ENOENT), directory)
 
 
 def _share(directory: str, mode: int, group: int) -> None:

@@ -16,7 +16,7 @@ from gitckpt.git.filesystem import copied_within
 from gitckpt.git.objects.encoding import object_hash, oid_size
 from gitckpt.git.process import DeadlinePassed, GitError
 from gitckpt.git.refs import LockHeld
-from gitckpt.git.worktree.complaints import TRIES, met_change
+from gitckpt.git.worktree.complaints import TRIES, IndexWatch, met_change
 from gitckpt.model.errors import BusyError, WorktreeError
 
 TYPE_CHECKING = False
@@ -77,6 +77,7 @@ class PrivateIndex:
         self._look: Child | None = None
         self._origin: BinaryIO | None = None
         self.path = repository.scratch("index")
+        self._watch = IndexWatch(self.path)
         self._options = [*_PLAIN]
         if not os.path.exists(os.path.join(repository.git_dir, "hEAD")):
             self._options += ["-c", "core.ignoreCase=false"]  # set by mistake, it would hide README beside readme
@@ -102,10 +103,14 @@ class PrivateIndex:
         if top is not None and not os.path.isdir(top):  # whoever works in it may have deleted or moved it
             state = "no directory" if os.path.lexists(top) else "gone"
             raise WorktreeError(f"cannot look at the files of {top}: it is {state}", hint="if it is that of a run: git ckpt resume")
-        self.opened = _clock(self.repository)
+        try:
+            self.opened = _clock(self.repository)
+        except FileNotFoundError:
+            raise self._watch.failure() from None
         try:
             self.copy_from(os.path.join(self.repository.git_dir, "index"))
         except BaseException:
+            self._let_go()
             self._remove()
             raise
 
@@ -143,13 +148,15 @@ class PrivateIndex:
         """
         self._stop_looking()
         self._let_go()
+        if not os.path.exists(path):
+            self._remove()
+            return
         try:
             origin = self._origin = open(path, "rb")  # noqa: SIM115 - held until the copy is gone
-            _copy(origin, self.path)
-        except FileNotFoundError:
-            self._remove()
+            self._watch.begin()
+            with self._watch:
+                _copy(origin, self.path)
         except OSError as error:
-            self._let_go()
             place = os.path.dirname(self.path)  # not by its own name: who tries again and again says the same again
             raise WorktreeError(f"cannot copy the index into {place}: {error.strerror}") from None
 
@@ -167,7 +174,8 @@ class PrivateIndex:
         left = TRIES
         while True:
             try:
-                return self.repository.git.run(*self._options, *args, data=data, env=environment, ok=ok, deadline=self.deadline)
+                with self._watch:
+                    return self.repository.git.run(*self._options, *args, data=data, env=environment, ok=ok, deadline=self.deadline)
             except GitError as error:
                 left -= 1
                 if not left or not met_change(error):
@@ -185,7 +193,8 @@ class PrivateIndex:
 
     def finish(self, child: Child, *, ok: Sequence[int] = (0,)) -> bytes:
         """Waits for a command that was started, and returns its output. Raises as `git`."""
-        return self.repository.git.finish(child, child.argv[6:], ok=ok, deadline=self.deadline).out
+        with self._watch:
+            return self.repository.git.finish(child, child.argv[6:], ok=ok, deadline=self.deadline).out
 
     def require_time(self, doing: str) -> None:
         """Raises `DeadlinePassed` where the time is over: for what is done without git.
@@ -296,13 +305,10 @@ class PrivateIndex:
         words = ("ls-files", "--stage", "-v", "-z")
         with PrivateIndex(self.repository) as later:
             listed = later.git(*words)
-        earlier = PrivateIndex(self.repository)
-        try:
+        with contextlib.closing(PrivateIndex(self.repository)) as earlier:
             if origin is not None:
                 _copy(origin, earlier.path)
             is_same = listed == earlier.git(*words)
-        finally:
-            earlier.close()
         if not is_same or (then is not None and os.path.samestat(now, then)):
             raise BusyError(f"another process has changed {target} meanwhile", hint="look at git status, then run the command again")
 
@@ -339,6 +345,7 @@ class PrivateIndex:
             self._origin = None
 
     def _remove(self) -> None:
+        self._watch.end()
         for leftover in (self.path, f"{self.path}.lock"):
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(leftover)

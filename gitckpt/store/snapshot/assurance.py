@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from gitckpt.git.damage import committed
+from gitckpt.git.worktree.complaints import IndexGone
 from gitckpt.model.errors import CkptError, WorktreeError
 from gitckpt.store.records.recorder import FilesPruned
 from gitckpt.store.snapshot import capture, wholeness
@@ -42,16 +43,20 @@ def recorded(
         may_be_known: whether `attempt` may return a checkpoint that was there already. Otherwise what the commit has is looked at, too.
 
     Raises:
-        BusyError: HEAD moved, or objects of the snapshot vanished, each time.
+        BusyError: HEAD moved, objects of the snapshot vanished, or the private directory was deleted, each time.
         WorktreeError: an object is damaged, and no file has its content.
     """
     checkpoint: Checkpoint | None = None
     torn = 0
     unreadable: set[str] = set()
-    for _ in range(_ATTEMPTS):
+    for left in reversed(range(_ATTEMPTS)):
         try:
             checkpoint = attempt()
         except (FilesPruned, capture.Moved):
+            continue
+        except IndexGone:  # anybody may delete what is derived, and may do so again
+            if not left:
+                raise
             continue
         except capture.DamagedObject as error:  # git itself reads some objects before it writes them: those of links
             from gitckpt.store.snapshot import repair  # damage is seldom
