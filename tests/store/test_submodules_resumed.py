@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from gitckpt.git.worktree import modules
+from gitckpt.model.errors import WorktreeError
 from gitckpt.store.records import layout
 from gitckpt.store.store import Store, inside
 from gitckpt.store.worktrees import submodules
@@ -81,8 +82,8 @@ def test_one_that_is_gone_is_named(plain: Store, lib: Checkout) -> None:
     opened = resume(inside(plain), made)
     reason = f"no repository of it is here that has the checkpoint {named(made)[0]}"
     (remark,) = opened.remarks
-    first = f"the submodule lib did not come back: {reason}; in this worktree: git submodule update --init -- lib; fetch it from where it"
-    assert remark.startswith(f"{first} was captured: git --git-dir=lib/.git fetch ")
+    first = f"the submodule lib did not come back: {reason}; in this worktree: git submodule update --init --recursive -- lib; "
+    assert remark.startswith(f"{first}fetch it from where it was captured: git --git-dir=lib/.git fetch ")
     assert remark.endswith(f"; then git ckpt restore {made.id[:8]}")
     assert list((Path(opened.path) / "lib").iterdir()) == []
 
@@ -106,11 +107,53 @@ def test_what_is_told_brings_one_that_nobody_has_checked_out_here(
     assert main_checkout.git("for-each-ref") == before
     around = Checkout(Path(opened.path))
     around.git("config", "submodule.lib.url", str(tmp_path / "CLONE"))
-    around.git(*shlex.split(remark.partition("in this worktree: ")[2].partition(";")[0])[1:])
+    around.git(*shlex.split(remark.partition("in this worktree: ")[2].partition(";")[0])[1:], ok=(1,))  # the one within it is nowhere
     around.git(*fetch)
     with make_store(opened.path) as store:
         store.restore(made)
     assert (around.path / "lib/l").read_text() == "work\n"
+
+
+@pytest.mark.parametrize("recursive", [True, False])
+def test_what_is_told_brings_those_within_it(
+    plain: Store, make_store: MakeStore, lib: Checkout, inner: Checkout, request: pytest.FixtureRequest, *, recursive: bool
+) -> None:
+    """The worktree has lost its copies, and git clones them anew: what was captured of them is only in those of the main worktree."""
+    dirty(lib, inner)
+    before = [seen[1:] for seen in settled(lib, inner)]
+    made = plain.save("a-complete", {})
+    around, theirs, within = places(resume(inside(plain), made).path)
+    shutil.rmtree(theirs.path)
+    shutil.rmtree(Path(around.git("rev-parse", "--absolute-git-dir"), "modules"))
+    theirs.path.mkdir()
+    source = Path(lib.git("config", "--file", ".gitmodules", "submodule.inner.url"))  # which was gone
+    request.addfinalizer(lambda: shutil.rmtree(source))
+    inner.git("clone", "--quiet", "--bare", inner.git("rev-parse", "--absolute-git-dir"), str(source))
+    around.git("config", "submodule.lib.url", lib.git("rev-parse", "--absolute-git-dir"))
+    with make_store(around.path) as store:
+        with pytest.raises(WorktreeError, match="in use elsewhere") as caught:
+            store.restore(made)
+        told = str(caught.value.hint).partition("bring it here: git ")[2].partition(";")[0]
+        assert told == "submodule update --init --recursive -- lib"
+        around.git(*told.replace("" if recursive else "--recursive ", "").split())
+        if not recursive:
+            with pytest.raises(WorktreeError, match="is that of another worktree") as caught:
+                store.restore(made)
+            place, _, told = str(caught.value.hint).removeprefix("after cd ").partition(": bring it here: git ")
+            assert told.partition("; ")[2] == "then, back here, run the command again, or go back: git ckpt undo"
+            Checkout(around.path / place).git(*told.partition(";")[0].split())
+        store.restore(made)
+    assert [seen[1:] for seen in settled(theirs, within)] == before
+
+
+def test_what_is_told_of_one_within_another_names_its_place(plain: Store, lib: Checkout, inner: Checkout) -> None:
+    made = plain.save("a-complete", {})
+    (found,) = names(inner)
+    inner.git("update-ref", "-d", f"{CHECKPOINTS}/{found}")
+    (remark,) = resume(inside(plain), made).remarks
+    assert remark.startswith(f"the submodule lib/inner did not come back: no repository of it is here that has the checkpoint {found}; ")
+    assert "; after cd lib: git submodule update --init --recursive -- inner; fetch it " in remark
+    assert remark.endswith(f"; then git ckpt restore {named(made)[0][:8]}")
 
 
 def test_one_that_lacks_a_file_comes_by_what_is_told(plain: Store, make_store: MakeStore, lib: Checkout) -> None:

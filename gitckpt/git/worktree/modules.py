@@ -270,6 +270,30 @@ def holding(repository: Repository, path: bytes, ref: str) -> Repository | None:
     return None
 
 
+def beside(repository: Repository, ref: str) -> Repository | None:
+    """Returns the repository of a submodule within a submodule that has a ref, where another worktree of the repository around both has it.
+
+    Git clones a submodule anew for each linked worktree, and with it none of what is within the one that was there.
+
+    Args:
+        repository: the submodule, seen from any of its worktrees.
+        ref: full name of the ref.
+    """
+    parts = repository.common_dir.split(os.sep)
+    for at in (number for number, part in enumerate(parts) if part == "modules"):
+        above = parts[: at - 2] if parts[at - 2] == "worktrees" else parts[:at]
+        around = _kept(os.sep.join(above), repository.object_format)
+        if not _is_git_dir(around.git_dir):
+            continue
+        for twin in (os.path.join(place, *parts[at + 1 :]) for place in _places(around)):
+            for git_dir in _git_dirs(os.path.join(twin, "modules")) if twin != repository.common_dir else ():
+                one = _kept(git_dir, repository.object_format)
+                if has(one, ref):
+                    return one
+                one.close()
+    return None
+
+
 def is_held(repository: Repository, path: bytes, ref: str) -> bool:
     """Tells whether some repository of a submodule has a ref. Args: as `holding`."""
     there = holding(repository, path, ref)

@@ -28,6 +28,10 @@ if TYPE_CHECKING:
     from typing import Any
 
 
+_INSIDE = "after cd "
+"""Begins advice that is for a submodule."""
+
+
 class _Incomplete(WorktreeError):
     """Submodules did not come back; all else did.
 
@@ -37,7 +41,8 @@ class _Incomplete(WorktreeError):
     """
 
     def __init__(self, failures: Sequence[str], advice: str) -> None:
-        then = f"{advice}; then run the command again, or go back" if advice else "to go back"
+        again = "then, back here, run the command again" if advice.startswith(_INSIDE) else "then run the command again"
+        then = f"{advice}; {again}, or go back" if advice else "to go back"
         super().__init__(f"all else came back, but not every submodule: {'; '.join(failures)}", hint=f"{then}: git ckpt undo")
         self.advice = advice
 
@@ -142,14 +147,19 @@ class Submodules:
 
     def _fail_to_make(self, path: bytes, checkpoint: str, *, is_free: bool, is_held: bool) -> None:
         """Notes why a submodule that is not there cannot be made. Args: whether its place is free, and a repository has the checkpoint."""
-        name = shell_word(_text(path))
+        twin = modules.beside(self._store.repository, layout.CHECKPOINTS + checkpoint) if is_free and not is_held else None
         if is_held:
             self._fail(path, f"no submodule in the files, and not to be made for the checkpoint {checkpoint}", "")
+        elif twin is not None:
+            twin.close()
+            self._fail(path, f"its repository {twin.git_dir} is that of another worktree", f"bring it here: {keeper.way_to_make(path)}")
         elif is_free:
-            advice = f"git submodule update --init -- {name}; {keeper.way_to_fetch(path, checkpoint)}"
+            advice = f"{keeper.way_to_make(path)}; {keeper.way_to_fetch(path, checkpoint)}"
             self._fail(path, f"no repository of it is here that has the checkpoint {checkpoint}", advice)
         else:
-            self._fail(path, f"something else is in its place, and not the checkpoint {checkpoint}", f"move it away: {name}")
+            self._fail(
+                path, f"something else is in its place, and not the checkpoint {checkpoint}", f"move it away: {shell_word(_text(path))}"
+            )
 
     def _is_to_be_made(self, path: bytes) -> bool:
         return any(change.path == path for change in self.changes)
@@ -161,7 +171,7 @@ class Submodules:
         ref = layout.CHECKPOINTS + one.checkpoint
         there = modules.seen_from(repository, path)
         if there is not None and not modules.has(there, ref):
-            kept = modules.holding(repository, path, ref)
+            kept = modules.holding(repository, path, ref) or modules.beside(repository, ref)
             if kept is not None and not modules.is_copy(repository, there, one.git_sha):
                 kept.close()
                 there.close()
@@ -195,8 +205,7 @@ class Submodules:
                 if dry_run:
                     self.changes.append(PathChange(ADD, path))
                 else:
-                    bring = f"bring it here: git submodule update --init -- {shell_word(_text(path))}"
-                    self._fail(path, f"its repository {kept.git_dir} is in use elsewhere", bring)
+                    self._fail(path, f"its repository {kept.git_dir} is in use elsewhere", f"bring it here: {keeper.way_to_make(path)}")
                 yield None
                 return
             with contextlib.closing(self._store.seen_from(there, "plumbing")) as inner:
@@ -241,7 +250,7 @@ def _is_free(inner: Checkpoints, checkpoint: Checkpoint) -> bool:
 
 def _there(path: bytes, advice: str | None) -> str:
     """Returns advice that is given in a submodule, for somebody outside of it."""
-    return f"after cd {shell_word(_text(path))}: {advice}" if advice else ""
+    return f"{_INSIDE}{shell_word(_text(path))}: {advice}" if advice else ""
 
 
 def _text(path: bytes) -> str:

@@ -171,6 +171,11 @@ def _submodules(entries: Iterable[Entry]) -> Iterator[str]:
     return (entry.submodules for entry in entries)
 
 
+def way_to_make(path: bytes) -> str:
+    """Returns the command by which a person has a submodule checked out that is not there, with those within it."""
+    return f"git submodule update --init --recursive -- {shell_word(os.fsdecode(path))}"
+
+
 def way_to_fetch(path: bytes, checkpoint_id: str) -> str:
     """Returns how a person brings the checkpoint of a submodule into the repository that is checked out at its path.
 

@@ -70,7 +70,9 @@ def finish(store: Checkpoints, path: str, checkpoint: Checkpoint, limits: Limits
     return remarks
 
 
-def make(store: Checkpoints, around: Repository, made: Repository, checkpoint: Checkpoint, limits: Limits) -> list[str]:
+def make(
+    store: Checkpoints, around: Repository, made: Repository, checkpoint: Checkpoint, limits: Limits, *, above: bytes = b""
+) -> list[str]:
     """Makes the submodules that a checkpoint names in a worktree, those within them too.
 
     Args:
@@ -79,6 +81,7 @@ def make(store: Checkpoints, around: Repository, made: Repository, checkpoint: C
         made: seen from the worktree.
         checkpoint: of that worktree.
         limits: as for `finish`.
+        above: the path of that worktree, where it is that of a submodule.
 
     Returns:
         As `finish`.
@@ -89,15 +92,15 @@ def make(store: Checkpoints, around: Repository, made: Repository, checkpoint: C
         try:
             if not modules.is_submodule(made, manifest.files_of(made, checkpoint), path):
                 raise WorktreeError("the files have no submodule there")
-            remarks += _make(store, around, made, one, limits)
+            remarks += _make(store, around, made, one, limits, above=above)
         except CkptError as error:
-            name, back = os.fsdecode(path), f"git ckpt restore {checkpoint.id[: ids.SHORT]}"
-            init = f"git submodule update --init -- {shell_word(name)}"
+            init, back = keeper.way_to_make(path), f"git ckpt restore {checkpoint.id[: ids.SHORT]}"
+            here = f"after cd {shell_word(os.fsdecode(above))}" if above else "in this worktree"
             if isinstance(error, _Unknown):  # which is fetched into its repository: there is none yet
-                cure = f"in this worktree: {init}; {error.hint}; then {back}"
+                cure = f"{here}: {init}; {error.hint}; then {back}"
             else:
-                cure = (f"{error.hint}; " if error.hint else "") + f"then, in this worktree: {init} && {back}"
-            remarks.append(f"the submodule {name} did not come back: {error.message}; {cure}")
+                cure = (f"{error.hint}; " if error.hint else "") + f"then, {here}: {init} && {back}"
+            remarks.append(f"the submodule {os.fsdecode(os.path.join(above, path))} did not come back: {error.message}; {cure}")
     return remarks
 
 
@@ -105,7 +108,7 @@ class _Unknown(WorktreeError):
     """No repository of a submodule is here that has the checkpoint; the hint says how to fetch it."""
 
 
-def _make(store: Checkpoints, around: Repository, made: Repository, one: Submodule, limits: Limits) -> list[str]:
+def _make(store: Checkpoints, around: Repository, made: Repository, one: Submodule, limits: Limits, *, above: bytes) -> list[str]:
     path, ref = modules.unquoted(one.path), layout.CHECKPOINTS + one.checkpoint
     top = modules.place(made, path)
     kept = modules.holding(around, path, ref) if top is not None else None
@@ -124,7 +127,7 @@ def _make(store: Checkpoints, around: Repository, made: Repository, one: Submodu
             captured = inner.read(one.checkpoint)
             if not os.path.lexists(os.path.join(there.git_dir, "index")):
                 _fill(inner, captured, limits)
-            return make(store, kept, there, captured, limits)
+            return make(store, kept, there, captured, limits, above=os.path.join(above, path))
 
 
 def _copied(around: Repository, kept: Repository, made: Repository, one: Submodule) -> Repository | None:
