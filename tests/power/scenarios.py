@@ -165,13 +165,13 @@ def environment(home: Path, git: str | None = None) -> dict[str, str]:
 
 
 def fill(top: Path, scenario: Scenario, env: dict[str, str]) -> None:
-    """Makes the repository that a scenario begins with."""
+    """Makes the repository that a scenario begins with. What is printed meanwhile is no result of anything that is proved."""
     project = top / PROJECT_NAME
     project.mkdir()
     for number in range(20):
         (project / f"file-{number}").write_text(f"{number}\n" * 50)
     script = f"git init --quiet && git add . && git commit --quiet --message first\n{scenario.before}\n"
-    subprocess.run(["sh", "-ec", script], cwd=project, env=env, check=True)
+    subprocess.run(["sh", "-ec", script], cwd=project, env=env, stdout=subprocess.DEVNULL, check=True)
 
 
 def flaws(project: Path, said: Acknowledged, env: dict[str, str], *, with_notes: bool = True) -> list[str]:

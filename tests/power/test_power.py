@@ -29,6 +29,11 @@ def test_what_was_acknowledged_is_on_the_disk(name: str, tmp_path: Path) -> None
     assert len(found) >= 2
 
 
+def test_what_a_scenario_begins_with_prints_nothing(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    scenarios.fill(tmp_path, SCENARIOS["import"], scenarios.environment(tmp_path / "home", git_executable()))
+    assert capfd.readouterr().out == ""
+
+
 @needs_strace
 @pytest.mark.long
 @pytest.mark.parametrize("name", SCENARIOS)
