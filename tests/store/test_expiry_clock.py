@@ -75,6 +75,41 @@ def test_maintenance_lets_nothing_go_after_a_gap(main_checkout: Checkout, reposi
         assert list(store.runs()) == []
 
 
+@pytest.mark.skipif(not Path("/proc/sys/kernel/random/boot_id").exists(), reason="no clock counts since the start of the machine")
+@pytest.mark.parametrize(
+    ("ahead", "gap", "is_kept"),
+    [
+        (8 * DAY, HOUR, True),
+        (2 * HOUR, HOUR, True),
+        (-2 * HOUR, HOUR, True),
+        (0, HOUR, False),
+        (0, 60 * DAY, False),
+        (HOUR // 2, HOUR, False),
+    ],
+)
+def test_a_clock_that_was_set_while_the_machine_runs(
+    main_checkout: Checkout, repository: Repository, ahead: int, gap: int, *, is_kept: bool
+) -> None:
+    """Eight days ahead make a run old that ended an hour ago; a repository that nobody has used for two months is told from that."""
+    now = times.now()
+    with Store.open(main_checkout.path) as store:
+        inside(store).clock = lambda: now - max(ahead, 8 * DAY) - gap
+        run = store.record("run-complete", {}, start="just now", trigger=PHASE).run
+        start, running = clock._running()
+        path = Path(repository.make_private_dir(), "clock")
+        path.write_text(f"{now - 300 * DAY} {now - ahead - gap} {start} {running - gap}\n")
+        maintenance.maintain(repository)
+        assert [each.id for each in store.runs()] == ([run] if is_kept else [])
+
+
+def test_after_another_start_of_the_machine_a_gap_counts(repository: Repository) -> None:
+    now = times.now()
+    path = Path(repository.make_private_dir(), "clock")
+    for gap, is_sure in ((8 * DAY, True), (31 * DAY, False)):
+        path.write_text(f"{now - 300 * DAY} {now - gap} 1 {10 * HOUR}\n")
+        assert (clock.doubt(repository, now) is None) == is_sure
+
+
 def test_ages_from_before_the_epoch_are_no_reason_to_fail(main_checkout: Checkout) -> None:
     age = 36_500 * DAY
     rules = Policy(older_than=age, rewritten_older_than=age, hourly_after=age, daily_after=age, safety_older_than=age)
