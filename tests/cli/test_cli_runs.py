@@ -399,6 +399,24 @@ class TestResume:
         assert stage.ckpt("resume", target, "--rewind").code == 0
         assert "cut off" not in stage.ckpt("resume", run).err
 
+    def test_a_pipeline_goes_on_from_before_it_and_says_so(self, stage: Stage) -> None:
+        stage.pipeline("one: echo one > work", "two: echo two > work; [ -e ../../../on ]")
+        assert stage.ckpt("run", "ci").code == 20
+        run = stage.run()
+        target = stage.checkpoint(run, "one-complete").id
+        with Store.open(stage.worktree(run)) as store:
+            store.save("rewind-started", {}, run=run, trigger="phase", message=f"before going back to {target}")
+        (stage.worktree(run) / "work").write_text("half-way\n")
+        said = (
+            f"warning: going back to {target[:8]} was cut off half-way, and the run goes on from what was there before; "
+            f"to go back: git ckpt resume {target} --rewind\n"
+        )
+        done = stage.ckpt("resume", run)
+        assert (done.code, said in done.err) == (20, True)
+        stage.checkout.write("on", "")
+        back = stage.ckpt("resume", target, "--rewind")
+        assert (back.code, "cut off" in back.err) == (0, False)
+
     def test_going_back_that_is_over_or_at_work_is_not_called_cut_off(self, stage: Stage) -> None:
         worktree = Path(stage.ok("start", "work"))
         (worktree / "work").write_text("x\n")

@@ -21,7 +21,7 @@ from gitckpt.durable.run.active_run import ActiveRun
 from gitckpt.durable.run.errors import PhaseFailed
 from gitckpt.durable.run.opener import settle
 from gitckpt.git.worktree.administration import main_worktree
-from gitckpt.model import runstate, times
+from gitckpt.model import ids, runstate, times
 from gitckpt.model.arguments import require_text
 from gitckpt.model.checkpoint import Checkpoint
 from gitckpt.model.errors import CkptError, RunExists, UsageError
@@ -213,8 +213,12 @@ class Pipelines:
             take_over=how.get("take_over", False),
         )
         with _closed_on_error(opened):
+            target = runstate.rewinding_to(newest)
             if back is not None:
                 opened.rewind(back)
+            elif target is not None:
+                went_on = f"going back to {target[: ids.SHORT]} was cut off half-way, and the run goes on from what was there before"
+                self._observer.warn(f"{went_on}; to go back: git ckpt resume {target} --rewind")
             self._bring_up_to_date(opened, definition, how, mode)
             if again is not None:
                 later = definition.phases[definition.phases.index(again) :]
