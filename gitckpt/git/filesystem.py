@@ -1,4 +1,4 @@
-"""What a file system does at once that would take us thousands of calls, or our memory: it flushes all, it copies a file."""
+"""What a file system does at once that would take us thousands of calls, or our memory: it flushes all, it copies a file, it lists one."""
 
 from __future__ import annotations
 
@@ -65,3 +65,17 @@ def copied_within(source: int, target: int, size: int) -> bool:
             return False
         done += copied
     return True
+
+
+def names_in(directory: str) -> list[str]:
+    """Returns the names in a directory, sorted; none where there is no directory, also if it goes this moment.
+
+    Raises:
+        OSError: it may not be read.
+    """
+    try:
+        return sorted(os.listdir(directory))
+    except OSError:
+        if os.path.isdir(directory):
+            raise
+        return []

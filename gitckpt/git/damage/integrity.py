@@ -9,6 +9,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 
 from gitckpt.git.command import AS_GC, LEAN, STREAMED
 from gitckpt.git.files import regular
+from gitckpt.git.filesystem import names_in
 from gitckpt.git.graph import kinds, partial
 from gitckpt.git.objects import alternates
 from gitckpt.git.objects.encoding import oid_size
@@ -199,7 +200,7 @@ def _empty(place: str) -> Iterator[tuple[str, str]]:
 def _bad_packs(directory: str, object_format: str) -> Iterator[tuple[str, str]]:
     """Yields path and sentence for each pack that git cannot use as a whole."""
     size = oid_size(object_format)
-    for name in sorted(os.listdir(directory)) if os.path.isdir(directory) else ():
+    for name in names_in(directory):
         stem, ending = os.path.splitext(os.path.join(directory, name))
         try:
             if ending == ".idx":

@@ -15,6 +15,7 @@ import zlib
 
 from gitckpt.git import config, disk
 from gitckpt.git.files import atomic, premises
+from gitckpt.git.filesystem import names_in
 from gitckpt.git.lock import Lock
 from gitckpt.git.process import Completed, GitError
 from gitckpt.git.repository import Repository
@@ -337,7 +338,7 @@ def unfinished(repository: Repository) -> list[str]:
 
 def _directories(repository: Repository) -> list[str]:
     place = administration(repository)
-    return [os.path.join(place, name) for name in (sorted(os.listdir(place)) if os.path.isdir(place) else ())]
+    return [os.path.join(place, name) for name in names_in(place)]
 
 
 def moved_to(repository: Repository, git_dir: str, path: str, *more: str) -> str | None:
@@ -351,7 +352,7 @@ def moved_to(repository: Repository, git_dir: str, path: str, *more: str) -> str
     """
     top = main_worktree(repository)
     for place in (os.path.dirname(path), *more, *([top, os.path.dirname(top)] if top is not None else [])):
-        for name in sorted(os.listdir(place)) if os.path.isdir(place) else ():
+        for name in names_in(place):
             path = os.path.join(place, name)
             named = named_by(path)
             if named is not None and os.path.realpath(named) == os.path.realpath(git_dir):

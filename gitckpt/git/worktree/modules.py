@@ -10,6 +10,7 @@ import re
 from collections.abc import Collection, Iterator, Sequence
 
 from gitckpt.git.command import Git
+from gitckpt.git.filesystem import names_in
 from gitckpt.git.objects.encoding import GITLINK
 from gitckpt.git.objects.trees import leaf, leaves
 from gitckpt.git.process import environment, git_executable, run
@@ -340,13 +341,13 @@ def unquoted(text: str) -> bytes:
 def _places(repository: Repository) -> list[str]:
     """Returns where git keeps repositories of submodules: for the main worktree, and for each linked one."""
     linked = administration.administration(repository)
-    names = sorted(os.listdir(linked)) if os.path.isdir(linked) else ()
-    return [os.path.join(place, "modules") for place in (repository.common_dir, *(os.path.join(linked, name) for name in names))]
+    tops = (repository.common_dir, *(os.path.join(linked, name) for name in names_in(linked)))
+    return [os.path.join(top, "modules") for top in tops]
 
 
 def _git_dirs(place: str) -> Iterator[str]:
     """Yields the git directories below a directory; names of submodules may have slashes."""
-    for name in sorted(os.listdir(place)) if os.path.isdir(place) and not os.path.islink(place) else ():
+    for name in names_in(place) if not os.path.islink(place) else ():
         path = os.path.join(place, name)
         if _is_git_dir(path):
             yield path

@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable
 
+from gitckpt.git.filesystem import names_in
 from gitckpt.git.repository import Repository
 from gitckpt.git.worktree import administration
 from gitckpt.model.finding import Finding
@@ -32,7 +33,7 @@ def audit(store: Checkpoints, evidence: Evidence) -> tuple[list[Flaw], int]:
     named = {flaw.finding.object for flaw in flaws}
     flaws += [lasting(each.code, each.object, each.sentence, each.cure) for each in headless(repository) if each.object not in named]
     told = {os.path.realpath(flaw.finding.object) for flaw in flaws}
-    for name in sorted(os.listdir(root)) if root is not None and os.path.isdir(root) else ():
+    for name in names_in(root) if root is not None else ():
         path = os.path.join(root or "", name)
         if os.path.realpath(path) in told:
             continue

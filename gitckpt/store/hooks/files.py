@@ -12,6 +12,7 @@ import sys
 import tempfile
 
 from gitckpt.git import disk, leftovers
+from gitckpt.git.filesystem import names_in
 from gitckpt.model.errors import RepositoryError
 from gitckpt.model.values import dataclass
 
@@ -298,7 +299,7 @@ def _staged(path: str, data: bytes, mode: int) -> str:
 
 def _sweep(place: str) -> None:
     """Deletes the files beside hooks that processes have left which were killed before they could put them in place."""
-    for name in os.listdir(place) if os.path.isdir(place) else ():
+    for name in names_in(place):
         found = _STAGED.fullmatch(name)
         if found and not leftovers.is_alive(int(found[1])):
             with contextlib.suppress(OSError):

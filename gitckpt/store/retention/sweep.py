@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Mapping
 
 from gitckpt.git import leftovers
+from gitckpt.git.filesystem import names_in
 from gitckpt.git.leftovers import FileMark
 from gitckpt.git.lock import Lock
 from gitckpt.git.refs import Refs, Update
@@ -74,8 +75,7 @@ def sweep_files(repository: Repository) -> list[str]:
 
 def _in_private(repository: Repository, beginning: str, end: str) -> list[str]:
     place = repository.private_dir
-    there = os.listdir(place) if os.path.isdir(place) else ()
-    return [os.path.join(place, name) for name in there if name.startswith(beginning) and name.endswith(end)]
+    return [os.path.join(place, name) for name in names_in(place) if name.startswith(beginning) and name.endswith(end)]
 
 
 def _discard_lock(path: str) -> bool:
@@ -121,7 +121,7 @@ def _scratch(repository: Repository) -> list[str]:
     found = []
     for place in (repository.private_dir, repository.common_dir, *(git_dir for git_dir, _ in administration.registered(repository))):
         kinds = _PRIVATE if place == repository.private_dir else _BESIDE
-        for name in os.listdir(place) if os.path.isdir(place) else ():
+        for name in names_in(place):
             kind, _, rest = name.partition(".")
             if kind in kinds and rest.partition(".")[0].isdigit():
                 found.append(os.path.join(place, name))
@@ -137,7 +137,7 @@ def _left_keeps(repository: Repository) -> dict[str, FileMark]:
     """Returns the files that keep a pack for a process of ours which was killed: git would never repack, nor delete, what is in it."""
     found = {}
     place = os.path.join(repository.common_dir, "objects", "pack")
-    for path in [os.path.join(place, name) for name in (os.listdir(place) if os.path.isdir(place) else ()) if name.endswith(".keep")]:
+    for path in [os.path.join(place, name) for name in names_in(place) if name.endswith(".keep")]:
         known = leftovers.mark(path)
         try:
             with open(path, "rb") as file:

@@ -14,6 +14,7 @@ import stat
 from collections.abc import Iterator
 
 from gitckpt.git.files import premises
+from gitckpt.git.filesystem import names_in
 from gitckpt.git.lock import Lock
 from gitckpt.git.objects import diff
 from gitckpt.git.repository import Repository
@@ -147,7 +148,7 @@ def half_removed(repository: Repository) -> list[str]:
     """
     private = repository.private_dir
     found = []
-    for name in sorted(os.listdir(private)) if os.path.isdir(private) else ():
+    for name in names_in(private):
         if name.startswith(_PARKED):
             found.append(os.path.join(private, name))
             with (

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from gitckpt.git import disk
 from gitckpt.git.contents import bounds
 from gitckpt.git.files import atomic, premises, regular
+from gitckpt.git.filesystem import names_in
 from gitckpt.git.objects.encoding import DIRECTORY, EXECUTABLE, FILE, Entries, encode_tree, object_id
 from gitckpt.git.objects.trees import leaves
 from gitckpt.git.repository import Repository
@@ -130,7 +131,7 @@ class RunFiles:
         """Returns the copies of inputs that are there: name → content."""
         found = {}
         directory = os.path.join(self.path, INPUT)
-        for name in sorted(os.listdir(directory)) if os.path.isdir(directory) else ():
+        for name in names_in(directory):
             try:
                 found[name] = regular.content(os.path.join(directory, name))
             except OSError:

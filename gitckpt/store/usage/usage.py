@@ -6,6 +6,7 @@ import os
 from collections.abc import Collection, Mapping, Sequence
 
 from gitckpt.git.files import packed, premises
+from gitckpt.git.filesystem import names_in
 from gitckpt.git.worktree import administration
 from gitckpt.model.errors import InvalidCheckpoint
 from gitckpt.model.values import dataclass
@@ -200,7 +201,7 @@ def _worktrees(repository: Repository, root: str) -> list[tuple[str, str | None,
         if owner is not None:
             found.append((path, git_dir, owner))
     making = set(scaffold.half_made(root))
-    for name in sorted(os.listdir(root)) if os.path.isdir(root) else ():
+    for name in names_in(root):
         path = os.path.join(root, name)
         if path not in making and os.path.realpath(path) not in known and _was_ours(repository, path):
             found.append((path, None, None))

@@ -7,6 +7,7 @@ import os
 from collections.abc import Iterator
 
 from gitckpt.git.files import premises
+from gitckpt.git.filesystem import names_in
 from gitckpt.git.lock import Lock
 from gitckpt.git.repository import Repository
 from gitckpt.git.worktree import administration
@@ -18,14 +19,12 @@ PREFIX = ".making-"
 
 def half_made(root: str) -> list[str]:
     """Returns the files and directories of worktrees that are being made below a directory, or were when somebody was killed."""
-    there = sorted(os.listdir(root)) if os.path.isdir(root) else []
-    return [os.path.join(root, name) for name in there if name.startswith(PREFIX)]
+    return [os.path.join(root, name) for name in names_in(root) if name.startswith(PREFIX)]
 
 
 def sweep(repository: Repository, root: str) -> None:
     """Removes what killed processes left half made; whoever still works on one holds its lock."""
-    there = os.listdir(root) if os.path.isdir(root) else []
-    for name in {name.removesuffix(".lock") for name in there if name.startswith(PREFIX)}:
+    for name in {name.removesuffix(".lock") for name in names_in(root) if name.startswith(PREFIX)}:
         directory = os.path.join(root, name)
         with Lock(f"{directory}.lock", 0) as is_left:
             if is_left:
