@@ -199,7 +199,8 @@ def hint_of(store: Store, made: Checkpoint, message: str) -> str:
     """Returns what is advised where a submodule does not come back."""
     with pytest.raises(_Incomplete, match=message) as caught:
         restore(store, made)
-    assert str(caught.value.hint).endswith("; then run the command again, or go back: git ckpt undo")
+    back = ", or go back: git ckpt undo" if caught.value.message.startswith("all else came back") else ""
+    assert str(caught.value.hint).endswith(f"; then run the command again{back}")
     return str(caught.value.hint)
 
 
@@ -234,6 +235,29 @@ def test_what_is_advised_finds_what_is_missing(plain: Store, make_store: MakeSto
     assert str(caught.value.hint).startswith("after cd lib: see what is wrong: git ckpt verify")
     with make_store(lib) as inside_lib:
         assert any(oid in finding.sentence for finding in inside_lib.verify().findings)
+
+
+@pytest.mark.parametrize("path", ["lib", "lib/inner"])
+def test_one_that_is_none_any_more_fails_though_all_else_is_there(plain: Store, lib: Checkout, inner: Checkout, path: str) -> None:
+    """As it was captured, so that there is nothing to undo: an earlier restore would be taken back."""
+    made = plain.save("a-complete", {})
+    broken = lib if path == "lib" else inner
+    (broken.path / ".git").unlink()
+    with pytest.raises(_Incomplete) as caught:
+        restore(plain, made)
+    where = "lib: " if path == "lib" else "lib: inner: "
+    assert caught.value.message.startswith(
+        f"all else is as it was captured, but not every submodule: {where}something else is in its place"
+    )
+    advice = "move it away: lib; then run" if path == "lib" else "after cd lib: move it away: inner; then, back here, run"
+    assert caught.value.hint == f"{advice} the command again"
+    looked = restore(plain, made, dry_run=True)
+    assert [each.partition(", and not the checkpoint")[0] for each in looked.remarks] == [
+        f"the submodule {where}something else is in its place"
+    ]
+    shutil.rmtree(broken.path)
+    restore(plain, made)
+    assert (inner.path / "i").exists()
 
 
 def test_what_was_captured_in_another_worktree(

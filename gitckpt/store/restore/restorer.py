@@ -45,6 +45,8 @@ if TYPE_CHECKING:
 
     Announce = Callable[[Sequence[str]], None]
 
+_OF_SUBMODULE = "the submodule "
+
 
 def restore(
     store: Checkpoints,
@@ -134,8 +136,8 @@ class _Restore:
         self._limits = replace(store.rules.limits(), timeout=float("inf"))
         self._same_head = self._head == checkpoint.git_sha
         self._rebased: str | None = None
-        self._submodules = Submodules(store, checkpoint if self._limits.submodules else replace(checkpoint, worktree=None), paths, _inside)
-        self._departures = Departures(store, self._undone, self._submodules.paths, self._limits)
+        self.submodules = Submodules(store, checkpoint if self._limits.submodules else replace(checkpoint, worktree=None), paths, _inside)
+        self._departures = Departures(store, self._undone, self.submodules.paths, self._limits)
         self.is_due = False
         self._allowed = provenance.permitted(self._repository, self._wanted.operation, checkpoint.tree, trusted=trusted)
         self._wanted.operation = self._allowed.files
@@ -164,7 +166,7 @@ class _Restore:
             operations = self._brings_operation and found.operation != self._wanted.operation
             gap = self._gap(captured.worktree.operation, changes_operation=operations)
             plan.changes = sorted([*plan.changes, *self._departures.look()], key=lambda change: change.path)
-            self.is_due = bool(self._submodules.look() or plan.changes or plan.flags or operations)
+            self.is_due = bool(self.submodules.look() or plan.changes or plan.flags or operations)
             is_nothing = not self.is_due
             if dry_run:
                 self._require_objects(plan)
@@ -177,7 +179,7 @@ class _Restore:
                 changes = [*plan.changes, *(PathChange(CHANGE, path) for path in pending if path not in left)]
                 plan.changes = sorted(changes, key=lambda change: change.path)
                 if not dry_run:
-                    self._submodules.require_all()
+                    self.submodules.require_all(is_changed=False)
                 return self._restored(plan, None, gap, apart, left)
             exchange = None if operations else plain.exchange(self._repository, self._limits, captured, (found, self._wanted), plan)
             if exchange is None:
@@ -185,22 +187,22 @@ class _Restore:
             expected = self._prepare(index, plan, captured.files)
             if coming := gap.sentences(is_done=False):
                 announce(coming)
-            safety = self._record_safety(captured, {**shape.state, **self._submodules.state})
+            safety = self._record_safety(captured, {**shape.state, **self.submodules.state})
             held = self._write(index, plan, found, expected, shape) if exchange is None else self._replace(index, exchange, shape)
         held += replacement.complete(self._repository, pending)
         if exchange is None:
             self._verify(plan, expected, shape)
-        self._submodules.bring_back()
+        self.submodules.bring_back()
         self._departures.take(safety)
         undoing.finish(self._store, self._step, self._checkpoint.id)
-        self._submodules.require_all()
+        self.submodules.require_all()
         return self._restored(plan, safety.id, gap, gap.sentences(is_done=True), held)
 
     def _restored(self, plan: Plan, safety: str | None, gap: Gap, apart: Sequence[str], held: Sequence[bytes]) -> Restored:
-        changes = sorted([*plan.changes, *self._submodules.changes], key=lambda change: change.path)
+        changes = sorted([*plan.changes, *self.submodules.changes], key=lambda change: change.path)
         allowed = self._allowed if self._brings_operation else None
-        said = remarks(self._checkpoint, plan, allowed, spoken_for=self._submodules.paths, rebased=self._rebased)
-        said += [*self._submodules.remarks, *self._departures.remarks, *(f"the submodule {one}" for one in self._submodules.failures)]
+        said = remarks(self._checkpoint, plan, allowed, spoken_for=self.submodules.paths, rebased=self._rebased)
+        said += [*self.submodules.remarks, *self._departures.remarks, *(_OF_SUBMODULE + one for one in self.submodules.failures)]
         return Restored(self._checkpoint.id, changes, safety, said, gap.head, gap.source, apart, tuple(sorted(held)))
 
     def _gap(self, under_way: str | None, *, changes_operation: bool) -> Gap:
@@ -286,7 +288,7 @@ class _Restore:
         message = f"before the files of {self._checkpoint.id[: ids.SHORT]} came back"
         found = captured.worktree
         if self._limits.submodules:  # those that come back as well: an index without them may be here
-            found = keeper.capture(self._store, found, {*captured.submodules, *self._submodules.paths}, self._limits)
+            found = keeper.capture(self._store, found, {*captured.submodules, *self.submodules.paths}, self._limits)
         made = self._store.record(layout.SAFETY_COMPLETE, state, worktree=found, trigger=SAFETY, message=message)
         if not assurance.secure(self._repository, self._store.objects, made, self._store.announce):
             self._store.remove([made.id])
@@ -388,7 +390,9 @@ def _inside(store: Checkpoints, checkpoint: Checkpoint, dry_run: bool) -> Return
     """Restores a submodule; see `submodules.Restore`."""
     one = _Restore(store, checkpoint, ())
     done = one.run(dry_run=dry_run, announce=lambda _: None)
-    return Returned(done.changes, done.remarks, one.is_due)
+    failures = one.submodules.failures
+    said = [each for each in done.remarks if each.removeprefix(_OF_SUBMODULE) not in failures]
+    return Returned(done.changes, said, one.is_due, failures, one.submodules.advice)
 
 
 def _changed(what: str) -> BusyError:

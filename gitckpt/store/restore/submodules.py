@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 _INSIDE = "after cd "
 """Begins advice that is for a submodule."""
 
+_UNDO = "git ckpt undo"
+
 
 class _Incomplete(WorktreeError):
     """Submodules did not come back; all else did.
@@ -38,12 +40,16 @@ class _Incomplete(WorktreeError):
     Args:
         failures: what is said of each.
         advice: what helps with the first of them; "" where nothing does.
+        is_changed: whether anything came back; where all else was there already, there is nothing of this to undo.
     """
 
-    def __init__(self, failures: Sequence[str], advice: str) -> None:
+    def __init__(self, failures: Sequence[str], advice: str, *, is_changed: bool) -> None:
         again = "then, back here, run the command again" if advice.startswith(_INSIDE) else "then run the command again"
-        then = f"{advice}; {again}, or go back" if advice else "to go back"
-        super().__init__(f"all else came back, but not every submodule: {'; '.join(failures)}", hint=f"{then}: git ckpt undo")
+        then = f"{advice}; {again}" if advice else ""
+        if is_changed:
+            then = f"{then}, or go back: {_UNDO}" if then else f"to go back: {_UNDO}"
+        what = "all else came back" if is_changed else "all else is as it was captured"
+        super().__init__(f"{what}, but not every submodule: {'; '.join(failures)}", hint=then or None)
         self.advice = advice
 
 
@@ -55,11 +61,15 @@ class Returned:
         changes: path by path, relative to the top of the submodule.
         remarks: what else the person should know.
         is_due: whether there is anything to do.
+        failures: submodules within it that would not come back, where it is only looked at.
+        advice: what helps with the first of them; "" where nothing does.
     """
 
     changes: Sequence[PathChange]
     remarks: Sequence[str]
     is_due: bool
+    failures: Sequence[str] = ()
+    advice: str = ""
 
 
 Restore = Callable[[Checkpoints, Checkpoint, bool], Returned]
@@ -85,7 +95,7 @@ class Submodules:
         self.changes: list[PathChange] = []
         self.remarks: list[str] = []
         self.failures: list[str] = []
-        self._advice = ""
+        self.advice = ""
         self.made: dict[str, dict[str, Any]] = {}
         """Those that are to be checked out, as `departure.KEY` knows them; after `look`."""
 
@@ -123,15 +133,15 @@ class Submodules:
                 advice = error.advice if isinstance(error, _Incomplete) else error.hint
                 self._fail(path, error.message, _there(path, advice))
 
-    def require_all(self) -> None:
-        """Raises `_Incomplete` where some of them did not come back."""
+    def require_all(self, *, is_changed: bool = True) -> None:
+        """Raises `_Incomplete` where some of them did not come back; `is_changed` as there."""
         if self.failures:
-            raise _Incomplete(self.failures, self._advice)
+            raise _Incomplete(self.failures, self.advice, is_changed=is_changed)
 
     def _fail(self, path: bytes, reason: str, advice: str) -> None:
         """Notes that a submodule does not come back, and, of the first one, what helps."""
         if not self.failures:
-            self._advice = advice
+            self.advice = advice
         self.failures.append(f"{_text(path)}: {reason}")
 
     def _each(self, path: bytes, one: Submodule, *, dry_run: bool) -> bool:
@@ -143,6 +153,8 @@ class Submodules:
             done = self._restore(inner, checkpoint, dry_run)
         self.changes += [PathChange(change.kind, path + b"/" + change.path) for change in done.changes]
         self.remarks += [f"in the submodule {_text(path)}: {remark}" for remark in done.remarks]
+        if done.failures:
+            self._fail(path, "; ".join(done.failures), _there(path, done.advice))
         return done.is_due or moves
 
     def _fail_to_make(self, path: bytes, checkpoint: str, *, is_free: bool, is_held: bool) -> None:
