@@ -23,7 +23,7 @@ from gitckpt.store.runs import timeline
 from gitckpt.store.runs.summary import summary
 from gitckpt.store.store import Store, inside
 from tests.conftest import Checkout, Clock
-from tests.durable.conftest import RUN, Counted, Killed, Sleeper, attempt_of, die, go_on, labels, refuse_refs
+from tests.durable.conftest import RUN, Counted, Killed, Sleeper, attempt_of, crash, die, go_on, labels, refuse_refs
 
 TWICE = Conduct(retries=Retries(attempts=2, delay=10_000_000, backoff=3.0, jitter=0.0))
 
@@ -120,6 +120,40 @@ def test_retries_wait_longer_each_time_and_number_their_attempts(plain: Store, s
     assert sleeper.slept > 10
     done = attempt_of(plain, RUN, "research-complete")
     assert (done.number, done.failures) == (3, 2)
+
+
+class TestClockSetBack:
+    """A clock that was ahead, by eight days, and is put right."""
+
+    BACK = 8 * 86_400 * times.MICRO
+
+    def test_no_wait_becomes_longer_by_it(self, plain: Store, sleeper: Sleeper, clock: Clock) -> None:
+        Run.start(plain, "Add login!", adapter="plumbing").close()
+
+        def sleep(seconds: float) -> None:
+            clock.instant -= self.BACK if not sleeper.slept else 0
+            sleeper(seconds)
+
+        with go_on(plain, RUN, sleep) as run:
+            run.wait(10)
+        assert sleeper.slept == 10
+
+    def test_a_retry_that_was_noted_before_is_not_waited_for_until_then(self, plain: Store, sleeper: Sleeper, clock: Clock) -> None:
+        Run.start(plain, "Add login!", adapter="plumbing").close()
+        work = Counted(ValueError("one"), result=3)
+        conduct = replace(TWICE, retries=replace(TWICE.retries, max_delay=10 * times.MICRO, jitter=0.5))
+
+        def killed(_: float) -> None:
+            raise Killed
+
+        run = go_on(plain, RUN, killed)
+        with pytest.raises(Killed):
+            run.phase("research", work, conduct=conduct)
+        crash(run)
+        clock.instant -= self.BACK
+        with go_on(plain, RUN, sleeper) as run:
+            assert run.phase("research", work, conduct=conduct) == 3
+        assert sleeper.slept <= 15
 
 
 def test_when_retries_are_used_up_the_error_is_raised(plain: Store, sleeper: Sleeper) -> None:

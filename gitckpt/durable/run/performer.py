@@ -49,7 +49,7 @@ class Performer:
         if coming.crashed and coming.attempt.recoveries > conduct.max_recoveries:
             self._block(coming.attempt, conduct)
         while True:
-            self._wait(session.last_attempt)
+            self._wait(session.last_attempt, conduct)
             self._begin(coming, conduct)
             try:
                 return self._attempt(action, conduct, followed=followed)
@@ -109,7 +109,7 @@ class Performer:
         self._writer.write(f"{attempt.phase}-blocked", session.state, capture=True, trigger=PHASE, attempt=blocked, errors=[message])
         raise PhaseBlocked(message, hint=f"see what it did, then: git ckpt resume {session.run} --from {shell_word(attempt.phase)}")
 
-    def _wait(self, last: Attempt | None) -> None:
-        """Waits until the next attempt is due."""
+    def _wait(self, last: Attempt | None, conduct: Conduct) -> None:
+        """Waits until the next attempt is due, and no longer than it can be to that: the clock may have been ahead when that was noted."""
         due = times.from_text(last.retry_at) if last is not None and last.retry_at is not None else 0
-        self._session.wait((due - self._session.store.clock()) / times.MICRO)
+        self._session.wait(min(due - self._session.store.clock(), conduct.retries.longest_wait) / times.MICRO)

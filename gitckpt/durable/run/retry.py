@@ -66,6 +66,11 @@ class Retries:
                 raise refused(name, value, what)
         object.__setattr__(self, "on", instances("on", self.on, int, "an exit code"))
 
+    @property
+    def longest_wait(self) -> int:
+        """How long a wait is at most, in microseconds."""
+        return round(min(self.max_delay, _LONGEST) * (1 + self.jitter))
+
     def wait_before(self, attempt: int, random: float) -> int:
         """Returns how long to wait before an attempt, in microseconds.
 

@@ -67,9 +67,12 @@ class Session:
         """As `Run.wait`."""
         require("seconds", seconds, (int, float), "a number of seconds")
         until = self.store.clock() + seconds * times.MICRO
-        while (left := (until - self.store.clock()) / times.MICRO) > 0:
+        # By the clock, as a machine that sleeps does not count; never longer than was said, where the clock is set back meanwhile.
+        while (left := min((until - self.store.clock()) / times.MICRO, seconds)) > 0:
             self.check()
-            self._sleep(min(left, _SLICE))
+            pause = min(left, _SLICE)
+            self._sleep(pause)
+            seconds -= pause
 
     def seconds_left(self) -> float | None:
         """Returns how long the run may still take; None for as long as it likes."""
