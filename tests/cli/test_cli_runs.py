@@ -10,7 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from gitckpt.durable.run import rewind
 from gitckpt.durable.run.run import Run
+from gitckpt.git.refs import LockHeld
 from gitckpt.model import ids
 from gitckpt.store.records.entry import Query
 from gitckpt.store.store import Store
@@ -416,6 +418,42 @@ class TestResume:
         stage.checkout.write("on", "")
         back = stage.ckpt("resume", target, "--rewind")
         assert (back.code, "cut off" in back.err) == (0, False)
+
+    @pytest.mark.parametrize("name", ["index.lock", "HEAD.lock"])
+    def test_a_lock_that_a_kill_left_is_in_the_way_of_neither_way_out(self, stage: Stage, name: str) -> None:
+        stage.pipeline("one: echo one > work; git add work; git commit -qm one", "two: echo two > work; git commit -qam two; exit 1")
+        assert stage.ckpt("run", "ci").code == 20
+        run = stage.run()
+        target = stage.checkpoint(run, "one-complete").id
+        with Store.open(stage.worktree(run)) as store:
+            store.save("rewind-started", {}, run=run, trigger="phase", message=f"before going back to {target}")
+        lock = stage.checkout.path / ".git/worktrees" / run / name
+        lock.touch()
+        assert stage.ckpt("resume", run).code == 20
+        assert not lock.exists()
+        lock.touch()
+        stage.ok("resume", target, "--rewind", "--no-run")
+        assert (stage.worktree(run) / "work").read_text() == "one\n"
+
+    def test_somebody_who_is_at_the_index_is_noticed_before_anything_is_changed(
+        self, stage: Stage, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        stage.pipeline("one: echo one > work; git add work; git commit -qm one", "two: echo two > work; git commit -qam two; exit 1")
+        assert stage.ckpt("run", "ci").code == 20
+        run = stage.run()
+        target = stage.checkpoint(run, "one-complete").id
+        there = Checkout(stage.worktree(run))
+        kept = ("head", "index", "files")
+        before, recorded = [there.fingerprint()[what] for what in kept], stage.labels(run)
+        (stage.checkout.path / ".git/worktrees" / run / "index.lock").touch()
+        monkeypatch.setattr(rewind, "remove_locks", lambda *_: None)  # it is not left: somebody's editor is open
+        with Store.open(there.path) as store, Run.resume(store, run, adapter="plumbing", again=True) as opened:
+            with pytest.raises(LockHeld):
+                opened.rewind(target)
+            opened.pause()
+        (stage.checkout.path / ".git/worktrees" / run / "index.lock").unlink()
+        assert [there.fingerprint()[what] for what in kept] == before
+        assert stage.labels(run) == recorded
 
     def test_going_back_that_is_over_or_at_work_is_not_called_cut_off(self, stage: Stage) -> None:
         worktree = Path(stage.ok("start", "work"))

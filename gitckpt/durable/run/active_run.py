@@ -249,6 +249,7 @@ class ActiveRun:
             whose = "of no run" if checkpoint.run is None else f"of run {checkpoint.run}"
             hint = f"see which are of this one: git ckpt list --run {self.id}"
             raise UsageError(f"checkpoint {checkpoint.id} is {whose}, not of {self.id}", hint=hint)
+        self._writer.remove_locks()
         require_way(self.store, checkpoint)
         self._writer.write(REWINDING, self.state, capture=True, trigger=PHASE, message=before_rewind(checkpoint.id))
         if self.unwritten:  # nothing is touched before what is newer is safe

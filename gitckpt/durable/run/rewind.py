@@ -11,6 +11,7 @@ from gitckpt.durable.command import processes
 from gitckpt.git.contents import unfiltered
 from gitckpt.git.process import GitError
 from gitckpt.git.repository import BRANCHES, Repository
+from gitckpt.git.worktree.index import PrivateIndex
 from gitckpt.model import ids
 from gitckpt.model.checkpoint import PHASE, SAFETY, Checkpoint
 from gitckpt.model.errors import WorktreeError
@@ -57,8 +58,13 @@ def require_way(store: Checkpoints, checkpoint: Checkpoint) -> None:
     Args:
         store: as seen from the worktree.
         checkpoint: what it shall hold.
+
+    Raises:
+        WorktreeError: as above.
+        LockHeld: somebody is about to change the index.
     """
     restorer.restore(store, checkpoint, dry_run=True)
+    PrivateIndex(store.repository).require_unlocked()
 
 
 def take_output_back(store: Checkpoints, files: RunFiles, checkpoint: Checkpoint) -> None:

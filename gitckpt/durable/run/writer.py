@@ -186,6 +186,7 @@ class Writer:
             WorktreeError: they cannot be brought back.
             BusyError: as `Exclusion`.
         """
+        self.remove_locks()
         with Exclusion(self._store.repository, self._hold):
             rewind.take_output_back(self._store, self._files, checkpoint)
             recorded = self.newest if self._known else None
@@ -193,6 +194,10 @@ class Writer:
                 if recorded is not None and rewind.is_held(self._store, self._store.read(safety), recorded, checkpoint):
                     self._store.remove([safety])
         self._known = False
+
+    def remove_locks(self) -> None:
+        """Removes the locks that a kill left, which would be in the way of git half-way."""
+        rewind.remove_locks(self._store.repository, self._run)
 
     def prepare_again(self, attempt: Attempt, *, resets: bool) -> Attempt:
         """Prepares the worktree for a further attempt at a phase, and returns it with the checkpoint at which the first one began.
@@ -204,7 +209,7 @@ class Writer:
         Raises:
             WorktreeError: they cannot be brought back.
         """
-        rewind.remove_locks(self._store.repository, self._run)
+        self.remove_locks()
         began = attempt.began or self.began(attempt.phase)
         if resets and began is not None:
             self.go_back(trust.read(self._store, self._run, began))
