@@ -435,6 +435,19 @@ class TestResume:
         stage.ok("resume", target, "--rewind", "--no-run")
         assert (stage.worktree(run) / "work").read_text() == "one\n"
 
+    def test_what_is_not_as_it_was_is_told(self, stage: Stage) -> None:
+        for name in ("clean", "smudge"):
+            stage.checkout.git("config", f"filter.own.{name}", "cat")
+        stage.checkout.git("config", "filter.own.required", "true")
+        stage.checkout.commit("attributes", **{".gitattributes": "*.txt text=auto filter=own\n"})
+        stage.pipeline("one: printf 'one\\r\\n' > work.txt", "two: rm work.txt; exit 1")
+        assert stage.ckpt("run", "ci").code == 20
+        run = stage.run()
+        target = stage.checkpoint(run, "one-complete").id
+        done = stage.ckpt("resume", target, "--rewind", "--no-run")
+        assert (done.code, (stage.worktree(run) / "work.txt").read_bytes()) == (0, b"one\n")
+        assert "warning: comes back as git writes it, not byte for byte: work.txt\n" in done.err
+
     def test_somebody_who_is_at_the_index_is_noticed_before_anything_is_changed(
         self, stage: Stage, monkeypatch: pytest.MonkeyPatch
     ) -> None:

@@ -47,6 +47,8 @@ def go_back(store: Checkpoints, checkpoint: Checkpoint) -> list[str]:
         safe.append(store.save(layout.SAFETY_COMPLETE, {}, trigger=SAFETY, message=message).id)
         _move_head(store, checkpoint, commit)
     restored = restorer.restore(store, checkpoint)
+    for remark in restored.remarks:  # what is not as it was: whoever goes on with it may trip over that
+        store.announce(remark)
     if restored.unfiltered:  # nobody is there to notice what a phase makes of them
         raise unfiltered.failure(restored.unfiltered, f"git ckpt resume {checkpoint.run}")
     return [*safe, *([restored.safety] if restored.safety else [])]
