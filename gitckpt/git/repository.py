@@ -87,7 +87,7 @@ class Repository:
         Raises:
             WorktreeError: it is a link, or somebody else's.
         """
-        path = f"{self.common_dir}/ckpt"
+        path = os.path.join(self.common_dir, "ckpt")
         premises.private(path, self.common_dir, make=False)
         return path
 
@@ -98,7 +98,7 @@ class Repository:
             RepositoryError: it cannot be created.
             WorktreeError: as `private_dir`.
         """
-        path = f"{self.common_dir}/ckpt"
+        path = os.path.join(self.common_dir, "ckpt")
         try:
             premises.private(path, self.common_dir, make=True)
         except OSError as error:
