@@ -28,20 +28,16 @@ def committed(checkout: Checkout, *parents: str, at: int) -> str:
     """Makes a commit that no ref leads to, so many minutes after the first; returns its oid."""
     above = [word for parent in parents for word in ("-p", parent)]
     date = f"{1_700_000_000 + 60 * at} +0000"
-    return checkout.git(
-        *("commit-tree", *above, "-m", str(at), checkout.git("write-tree")), env={"GIT_AUTHOR_DATE": date, "GIT_COMMITTER_DATE": date}
-    )
+    return checkout.git(*("commit-tree", *above, "-m", str(at), "HEAD^{tree}"), env={"GIT_AUTHOR_DATE": date, "GIT_COMMITTER_DATE": date})
 
 
-def nested(checkout: Checkout, depth: int, hops: int = 1) -> tuple[str, str]:
+def nested(checkout: Checkout, depth: int) -> tuple[str, str]:
     """Has `main` reach a commit by way of so many merges, each into a branch that was merged itself; returns it, and that below."""
     base = checkout.head()
     below = committed(checkout, base, at=1)
     tip = found = committed(checkout, below, at=2)
     for level in range(depth):
-        side = base
-        for hop in range(hops):
-            side = committed(checkout, side, at=10 * level + hop + 3)
+        side = committed(checkout, base, at=10 * level + 3)
         tip = committed(checkout, side, tip, at=10 * level + 8)
     checkout.git("update-ref", "refs/heads/main", tip)
     checkout.git("reset", "--quiet", "--hard")
@@ -331,6 +327,7 @@ class TestBesideOthers:
 
             with pytest.MonkeyPatch.context() as patch:
                 patch.setattr(inside(store).refs, "update", meanwhile)
+                patch.setattr(layout, "PATIENCE", 0.0)  # the record has the lock of writers, and is not waited for without end
                 made = store.record("two-complete", base=beside)
             assert store.find("latest") == made.id
         assert (depth_of(main_checkout, beside), lost(main_checkout)) == (8, set())
