@@ -106,18 +106,20 @@ def _is_merge(_: Repository, under_way: str | None, is_squash: str) -> bool:
     return is_squash != "1" and under_way not in _DEFERRING  # a squash commits nothing
 
 
-def _is_rebase(_: Repository, __: str | None, command: str) -> bool:
-    return command == "rebase"
+def _is_rebase(repository: Repository, __: str | None, command: str) -> bool:
+    if command != "rebase":
+        return False
+    from gitckpt.git.worktree import rewrites
+
+    return rewrites.has_moved(repository)  # git tells of one with `--exec` also where nothing was rewritten
 
 
 def _is_last_patch(repository: Repository, under_way: str | None, _: str) -> bool:
     if under_way != "am":
         return False
-    numbers = []
-    for name in ("next", "last"):
-        with open(os.path.join(repository.git_dir, "rebase-apply", name), encoding="ascii") as file:
-            numbers.append(int(file.read()))
-    return numbers[0] >= numbers[1]
+    from gitckpt.git.worktree import rewrites
+
+    return rewrites.is_last_patch(repository)
 
 
 _ENDS = {"post-commit": _is_commit, "post-merge": _is_merge, "post-applypatch": _is_last_patch, "post-rewrite": _is_rebase}
@@ -169,17 +171,12 @@ def _named_by(dot_git: str) -> str:
 
 def _branch(repository: Repository, event: str) -> str | None:
     """Returns the branch that HEAD points to; None when detached."""
-    target = repository.head_ref() or (_rebased_branch(repository.git_dir) if event == "post-rewrite" else "")
+    target = repository.head_ref()
+    if not target and event == "post-rewrite":
+        from gitckpt.git.worktree import rewrites
+
+        target = rewrites.branch(repository)
     return target.removeprefix("refs/heads/") if target.startswith("refs/heads/") else None
-
-
-def _rebased_branch(git_dir: str) -> str:
-    """Returns the branch that a rebase with the apply backend is about to come back to, which git notes down only where it had stopped."""
-    try:
-        with open(os.path.join(git_dir, "rebase-apply", "head-name"), encoding="utf-8", errors="replace") as file:
-            return file.read().strip()
-    except FileNotFoundError:
-        return ""
 
 
 def _record(repository: Repository, event: str) -> str:
@@ -334,7 +331,8 @@ def keep_up(repository: Repository, settle: Callable[[], None]) -> None:
 
     Where history is cut off, `settle` has refs keep what is below, as a gc may be the next command. What fails is said, and in the log.
     """
-    from gitckpt.store.records import keep, layout
+    from gitckpt.git.files.reader import cuts
+    from gitckpt.store.records import layout
 
     try:
         if not os.path.exists(os.path.join(repository.private_dir, layout.MAINTAINED)):
@@ -342,7 +340,7 @@ def keep_up(repository: Repository, settle: Callable[[], None]) -> None:
 
             maintenance.expect(repository)
         elif _wants_maintenance(repository):
-            if keep.is_cut_anywhere(repository):
+            if cuts(repository):
                 settle()
             _start_maintenance(repository)
     except (CkptError, OSError) as error:

@@ -251,6 +251,19 @@ def test_a_rebase_records_once_at_its_end(checkout: Checkout, backend: str) -> N
     assert _recorded(checkout)[0].git_sha == checkout.git("rev-parse", "topic")
 
 
+def test_a_rebase_that_changes_nothing_records_nothing(checkout: Checkout) -> None:
+    """Git tells of its end all the same."""
+    base = checkout.head()
+    _install(checkout)
+    for number in range(2):
+        checkout.commit(f"topic {number}", **{f"f{number}": "x"})
+    before = checkout.refs("refs/checkpoints")
+    checkout.git("rebase", "--quiet", "--exec", "true", base)
+    assert checkout.refs("refs/checkpoints") == before
+    checkout.git("rebase", "--quiet", "--exec", "git commit --quiet --allow-empty -m more", base)
+    assert len(checkout.refs("refs/checkpoints")) == len(before) + 1
+
+
 def test_a_rebase_that_stops_records_nothing_until_it_goes_on(checkout: Checkout) -> None:
     base = checkout.git("symbolic-ref", "--short", "HEAD")
     checkout.git("checkout", "--quiet", "-b", "topic")

@@ -13,6 +13,7 @@ import zlib
 
 from gitckpt.git.disk import file_of
 from gitckpt.git.files import premises
+from gitckpt.git.files.reader import cuts
 from gitckpt.git.objects.anchor import is_partial
 from gitckpt.git.objects.diff import listed
 from gitckpt.git.objects.encoding import DIRECTORY, GITLINK, MalformedTree, object_hash, parents
@@ -20,7 +21,7 @@ from gitckpt.model import ids
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable
 
     from gitckpt.git.objects.port import Objects
     from gitckpt.git.repository import Repository
@@ -83,7 +84,7 @@ def _before(repository: Repository, objects: Objects, commit: str, known: dict[s
     Args:
         known: commits that were found whole, each with its tree.
     """
-    cut = "".join(_cuts(repository))
+    cut = cuts(repository)
     trees: dict[str, str] = dict(known)
     above: dict[str, list[str]] = {}
     level = [commit]
@@ -92,7 +93,7 @@ def _before(repository: Repository, objects: Objects, commit: str, known: dict[s
         for oid, read in zip(level, objects.read(level, None), strict=True):
             text = read[1] if read is not None and read[0] == "commit" else b""
             trees[oid] = text[5 : text.find(b"\n")].decode("ascii", "replace") if text.startswith(b"tree ") else ""
-            above[oid] = _parents(text) if oid not in cut else []
+            above[oid] = _parents(text) if oid.encode("ascii") not in cut else []
             below += above[oid]
         level = [oid for oid in dict.fromkeys(below) if oid not in trees]
     if level:
@@ -112,16 +113,6 @@ def _parents(text: bytes) -> list[str]:
         return parents(text)
     except UnicodeDecodeError:  # it is damaged, and among the objects that are looked at
         return []
-
-
-def _cuts(repository: Repository) -> Iterator[str]:
-    """Yields what the files of shallow clones and grafts say."""
-    for name in ("shallow", "info/grafts"):
-        try:
-            with open(os.path.join(repository.common_dir, name), encoding="ascii", errors="replace") as file:
-                yield file.read()
-        except OSError:
-            continue
 
 
 def _suspects(repository: Repository, oids: set[str]) -> set[str]:

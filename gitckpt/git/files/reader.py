@@ -267,6 +267,11 @@ def _patched(base: bytes, delta: bytes) -> bytes:
     return b"".join(parts)
 
 
+def cuts(repository: Repository) -> bytes:
+    """Returns what the files say by which git, a gc, too, takes commits to have other parents: those of shallow clones, and grafts."""
+    return b"".join(_said(os.path.join(repository.common_dir, name)) for name in ("shallow", "info/grafts"))
+
+
 def packed_between(repository: Repository, first: bytes, after: bytes, most: int) -> bytes | None:
     """Returns the lines of packed refs whose names lie between two, among others perhaps; None where they are too many, or not sorted.
 
@@ -354,6 +359,14 @@ def _beginning(path: str, most: int) -> bytes:
         return os.read(fd, min(os.fstat(fd).st_size, most))
     finally:
         os.close(fd)
+
+
+def _said(path: str) -> bytes:
+    try:
+        with open(path, "rb") as file:
+            return file.read()
+    except OSError:
+        return b""
 
 
 def _oid(said: bytes) -> str | None:

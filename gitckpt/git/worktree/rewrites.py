@@ -1,4 +1,4 @@
-"""Which commit has taken the place of which in the last amend or rebase of a worktree, as git notes it down for itself."""
+"""What an amend, a rebase or `git am` of a worktree has done so far, and which commit took the place of which, as git notes it for itself."""
 
 from __future__ import annotations
 
@@ -11,7 +11,9 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from gitckpt.git.repository import Repository
 
-_MERGED, _APPLIED = os.path.join("rebase-merge", "rewritten-list"), os.path.join("rebase-apply", "rewritten")
+_MERGING, _APPLYING = "rebase-merge", "rebase-apply"
+_MERGED, _APPLIED = os.path.join(_MERGING, "rewritten-list"), os.path.join(_APPLYING, "rewritten")
+_BEFORE = tuple(os.path.join(name, "orig-head") for name in (_MERGING, _APPLYING))
 """One for each backend of `git rebase`."""
 
 _LARGEST = 8 << 20
@@ -34,6 +36,30 @@ def rebased(repository: Repository) -> list[tuple[str, str]]:
 def applied(repository: Repository) -> list[tuple[str, str]]:
     """Returns what `rebased` does, of the apply backend alone: with it, the branch still is where it was when git tells of its end."""
     return _noted(repository, _APPLIED)
+
+
+def has_moved(repository: Repository) -> bool:
+    """Tells whether HEAD is elsewhere, at the end of a rebase, than before it; where git has not noted that, it is taken to be."""
+    head = repository.cat_file.info("HEAD")
+    return head is None or head[0].encode("ascii") not in [_end(os.path.join(repository.git_dir, name), _LINES).strip() for name in _BEFORE]
+
+
+def branch(repository: Repository) -> str:
+    """Returns the branch that a rebase with the apply backend is about to come back to, which git notes down only where it had stopped."""
+    return os.fsdecode(_end(os.path.join(repository.git_dir, _APPLYING, "head-name"), _LINES).strip())
+
+
+def is_last_patch(repository: Repository) -> bool:
+    """Tells whether `git am` has come to the last patch.
+
+    Raises:
+        OSError, ValueError: git's own files do not say.
+    """
+    numbers = []
+    for name in ("next", "last"):
+        with open(os.path.join(repository.git_dir, _APPLYING, name), encoding="ascii") as file:
+            numbers.append(int(file.read()))
+    return numbers[0] >= numbers[1]
 
 
 def _noted(repository: Repository, name: str) -> list[tuple[str, str]]:

@@ -13,6 +13,7 @@ import time
 from gitckpt.git import disk
 from gitckpt.git.command import AS_GC
 from gitckpt.git.files.premises import create
+from gitckpt.git.files.reader import cuts
 from gitckpt.git.objects.anchor import gc_is_running, may_have_pruned
 from gitckpt.git.objects.encoding import object_id, oid_size, parents
 from gitckpt.git.process import GitError
@@ -24,7 +25,7 @@ from gitckpt.store.records.layout import KEEP, LEVELS
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator, Mapping
+    from collections.abc import Callable, Collection, Iterable, Mapping
     from typing import TypeAlias
 
     from gitckpt.git.objects.port import Item, Objects
@@ -77,6 +78,7 @@ class Line:
         self.has_branch = has_branch
         self._passed: list[Update] = []
         self._is_new = self._is_held = False
+        self._parts: dict[str, list[str]] = {}
         self.objects: list[Item] = []
         ref = KEEP + commit
         there = value_of(repository, ref, again=again)
@@ -94,7 +96,7 @@ class Line:
             value, self.objects = (commit, []) if has_branch else (value, made)
         self.update = Update(ref, value, there)
         self._is_new = True
-        for parent in () if _is_cut(repository, commit) else parents(self._text):
+        for parent in _above(repository, commit, self._text):
             old = value_of(repository, KEEP + parent, again=again)
             if old:
                 self._passed.append(Update(KEEP + parent, "", old, lasting=False))  # one too many does no harm
@@ -107,7 +109,7 @@ class Line:
         if self._is_new and not self._is_held and may_have_pruned(self._repository, self._text):
             from gitckpt.git.damage import rescue
 
-            above = () if _is_cut(self._repository, self.commit) else parents(self._text)
+            above = _above(self._repository, self.commit, self._text)
             self._is_held = rescue.secure(self._repository, self.commit, self._text, above, objects)
         return self
 
@@ -161,7 +163,10 @@ class Line:
             return False
         if self.update.new == self.commit:
             return True
-        return not _lacks(self._repository, _holder(self._repository, self.commit, self._text, self.update.new)[1])
+        held = self.update.new
+        if held not in self._parts:
+            self._parts = {held: _oids(self._repository, _holder(self._repository, self.commit, self._text, held)[1])}
+        return _are_there(self._repository, self._parts[held])
 
     def _has_another_ended(self) -> bool:
         """Tells whether a line beside this one ended where no branch points any more."""
@@ -366,29 +371,22 @@ def depth(repository: Repository) -> int:
 
 
 def _lacks(repository: Repository, made: list[Item]) -> bool:
-    """Tells whether some of the objects of a holder are missing; each record asks, so git is asked only for those that are not loose."""
-    oids = (object_id(kind, data, repository.object_format) for kind, data in made)
-    return any(not disk.is_there(repository, oid) and repository.cat_file.info(oid) is None for oid in oids)
+    """Tells whether some of the objects of a holder are missing."""
+    return not _are_there(repository, _oids(repository, made))
 
 
-def is_cut_anywhere(repository: Repository) -> bool:
-    """Tells whether git takes any commit to have other parents than it says, so that one may not lead any more to what it has led to."""
-    return any(_cuts(repository))
+def _oids(repository: Repository, made: list[Item]) -> list[str]:
+    return [object_id(kind, data, repository.object_format) for kind, data in made]
 
 
-def _is_cut(repository: Repository, commit: str) -> bool:
-    """Tells whether git may take a commit to have other parents than it says; so does a gc."""
-    return any(commit.encode("ascii") in text for text in _cuts(repository))
+def _are_there(repository: Repository, oids: Iterable[str]) -> bool:
+    """Tells whether objects are there; each record asks, so git is asked only for those that are not loose."""
+    return all(disk.is_there(repository, oid) or repository.cat_file.info(oid) is not None for oid in oids)
 
 
-def _cuts(repository: Repository) -> Iterator[bytes]:
-    """Yields what the files of shallow clones and grafts say."""
-    for name in ("shallow", "info/grafts"):
-        try:
-            with open(os.path.join(repository.common_dir, name), "rb") as file:
-                yield file.read()
-        except OSError:
-            continue
+def _above(repository: Repository, commit: str, text: bytes) -> tuple[str, ...]:
+    """Returns the parents of a commit; none where git may take it to have others."""
+    return () if commit.encode("ascii") in cuts(repository) else tuple(parents(text))
 
 
 def _text(repository: Repository, oid: str) -> bytes:

@@ -6,6 +6,7 @@ import os
 import time
 
 from gitckpt.git.files import atomic, premises
+from gitckpt.git.files.reader import cuts
 from gitckpt.git.objects.encoding import oid_size
 from gitckpt.git.process import GitError
 from gitckpt.git.refs import Update
@@ -127,7 +128,7 @@ def _ends(
     if len(wanted) > MANY:
         staying = wanted.intersection(kept)
         others = {*listed, *(last.lines or ())} - staying
-        is_unknown = all_walked and (last.lines is None or keep.is_cut_anywhere(repository))
+        is_unknown = all_walked and (last.lines is None or bool(cuts(repository)))
         if is_unknown or len(set(repository.cat_file.known(sorted(others | staying)))) < len(others | staying):
             lost = reachability.beyond(repository.git, wanted, staying)
         else:
