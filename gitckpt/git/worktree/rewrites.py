@@ -1,4 +1,4 @@
-"""What an amend, a rebase or `git am` of a worktree has done so far, and which commit took the place of which, as git notes it for itself."""
+"""What an amend, a rebase or `git am` of a worktree has done, and which commit took the place of which, as git notes it for itself."""
 
 from __future__ import annotations
 
