@@ -6,11 +6,12 @@ import os
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from gitckpt.git.process import GitError
-from gitckpt.git.refs import LockHeld, Update
+from gitckpt.git.refs import LockHeld, RefMoved, Update
 from gitckpt.git.repository import Repository, discover
 from gitckpt.model import times
 from gitckpt.model.errors import CkptError
@@ -233,8 +234,36 @@ class TestTheNextCheckpoint:
         line = self.recorded(plain, commit, has_branch=has_branch)
         main_checkout.git("update-ref", KEEP + commit, "HEAD~1")
         assert not line.is_as_it_was()
-        main_checkout.git("update-ref", "-d", KEEP + commit)
+        main_checkout.git("symbolic-ref", KEEP + commit, "refs/heads/main")
         assert not line.is_as_it_was()
+        main_checkout.git("symbolic-ref", "--delete", KEEP + commit)
+        with pytest.raises(RefMoved):
+            inside(plain).refs.update([line.update])
+
+    @pytest.mark.parametrize("has_branch", [True, False])
+    def test_where_the_ref_is_packed(
+        self, plain: Store, main_checkout: Checkout, monkeypatch: pytest.MonkeyPatch, has_branch: bool
+    ) -> None:
+        """The transaction confirms it, or where it is gone by then, it is made again."""
+        if not has_branch:
+            main_checkout.git("checkout", "--quiet", "--detach")
+        commit = main_checkout.commit()
+        plain.record("a-complete", {})
+        before = kept(main_checkout)
+        main_checkout.git("pack-refs", "--all", "--prune")
+        made: list[object] = []
+        begin = Line.__init__
+
+        def noted(line: Line, *args: Any, **how: Any) -> None:
+            made.append(line)
+            begin(line, *args, **how)
+
+        monkeypatch.setattr(Line, "__init__", noted)
+        plain.record("b-complete", {})
+        assert (made, kept(main_checkout)) == ([], before)
+        main_checkout.git("update-ref", "-d", KEEP + commit)
+        plain.record("c-complete", {})
+        assert (len(made), kept(main_checkout)) == (1, before)
 
     def test_not_where_the_holder_is_gone(self, plain: Store, main_checkout: Checkout) -> None:
         commit = main_checkout.head()

@@ -158,8 +158,12 @@ class Line:
         return self
 
     def is_as_it_was(self) -> bool:
-        """Tells whether the file of the ref says the same, and the holder is there; where that is not plain, it is looked at anew."""
-        if plain(self._repository, self.update.ref) != self.update.new:
+        """Tells whether the file of the ref says the same, and the holder is there; where that is not plain, it is looked at anew.
+
+        A ref without a file is packed, or gone: the transaction confirms it.
+        """
+        path = os.path.join(self._repository.common_dir, self.update.ref)
+        if plain(self._repository, self.update.ref) != self.update.new and os.path.lexists(path):
             return False
         if self.update.new == self.commit:
             return True
