@@ -11,6 +11,7 @@ from gitckpt.formats.systems.record import FORGE, NEBULA, QUASAR, RLM_ACT, SUPER
 from gitckpt.git import disk
 from gitckpt.git.files import atomic, premises, regular
 from gitckpt.git.objects.encoding import object_id
+from gitckpt.git.worktree import administration
 from gitckpt.model.arguments import require, require_path, require_text
 from gitckpt.model.checkpoint import IMPORT, Checkpoint
 from gitckpt.model.errors import CkptError, UsageError, WorktreeError
@@ -113,11 +114,20 @@ class Exporter:
             _require_ours(here, place, found)
         try:
             os.makedirs(os.path.dirname(place), exist_ok=True)
-            atomic.write(place, found.data)
+            if _is_in_worktree(here, place):
+                administration.write_file(here.repository, place, found.data)
+            else:
+                atomic.write(place, found.data)
         except OSError as error:
             raise WorktreeError(f"cannot write {path}: {error.strerror}", hint="choose another place: -o PATH") from None
         disk.flush([], above=_above(place))  # directories that were made just now, by us or by whoever calls us
         _note(here, place, found.data)
+
+
+def _is_in_worktree(store: Checkpoints, place: str) -> bool:
+    """Tells whether a file is one that a capture may find, and with it what a kill leaves beside it."""
+    top = store.repository.worktree
+    return top is not None and f"{os.path.realpath(os.path.dirname(place))}{os.sep}".startswith(os.path.realpath(top) + os.sep)
 
 
 def _is_end(entry: Entry) -> bool:

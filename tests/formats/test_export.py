@@ -13,8 +13,10 @@ from pathlib import Path
 import pytest
 import yaml
 
+from gitckpt.formats.exporter import Exporter
 from gitckpt.formats.systems.rlm_act import STATE
 from gitckpt.store.store import Store
+from tests.dying import die_at_rename
 from tests.formats.conftest import SAMPLES, Imports
 
 ROOT = Path(__file__).parents[2]
@@ -35,6 +37,25 @@ class TestWhere:
         assert imports.ckpt(*call, at=imports.checkout).code == 2
         imports.ok("export", other.checkpoint, "--format", "workflow", "-o", made.path)  # what was imported
         imports.ok("export", made.checkpoint, "--format", "workflow", "-o", made.path)
+
+    @pytest.mark.parametrize("where", ["worktree", "elsewhere"])
+    def test_a_kill_leaves_no_part_of_it_where_a_capture_finds_it(self, imports: Imports, tmp_path: Path, where: str) -> None:
+        imports.bring("workflow-checkpoints")
+        made = imports()[0]
+        directory = tmp_path if where == "elsewhere" else imports.checkout.path / "new"
+        directory.mkdir(exist_ok=True)
+        before = sorted(os.listdir(directory))
+
+        def export() -> None:
+            with Store.open(imports.checkout.path, adapter="plumbing") as store:
+                exporter = Exporter(store)
+                exporter.write(str(directory / "out.json"), exporter.files(made.checkpoint, "workflow")[0])
+
+        die_at_rename("out.json", export)
+        left = [name for name in sorted(os.listdir(directory)) if name not in before]
+        assert [name.startswith(".out.json.") for name in left] == ([True] if where == "elsewhere" else [])
+        export()
+        assert (directory / "out.json").exists()
 
     def test_what_is_noted_of_exports_is_whole_or_as_it_was(self, imports: Imports) -> None:
         imports.bring("workflow-checkpoints")
