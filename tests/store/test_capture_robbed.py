@@ -5,6 +5,7 @@ Git takes an index that is not there for an empty one, and says nothing: a tree 
 
 from __future__ import annotations
 
+import contextlib
 import os
 from pathlib import Path
 
@@ -98,6 +99,27 @@ def test_who_does_it_again_and_again_is_told_of(changed: Checkout, tmp_path: Pat
         assert list(store.list()) == []
         robber.order.unlink()
         assert store.save("x").worktree is not None
+
+
+@pytest.mark.parametrize("word", ["status", "read-tree", "update-index", "write-tree", "ls-files"])
+def test_a_restore_is_completed_by_the_same_command(changed: Checkout, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, word: str) -> None:
+    robber = Robber(changed, tmp_path, monkeypatch, word, again=True)
+    with Store.open(changed.path, adapter="plumbing") as store:
+        made = store.save("x")
+        wanted = changed.fingerprint()["files"]
+        changed.write("README", "other\n")
+        changed.git("rm", "--quiet", "--force", "staged")
+        changed.write("untracked", "x\n")
+        before, status = changed.fingerprint()["files"], changed.git("status", "--porcelain=v2")
+        robber.wait()
+        with contextlib.suppress(IndexGone):
+            store.restore(made)
+        assert not robber.order.exists()
+        store.restore(made)
+        assert changed.fingerprint()["files"] == wanted
+        while changed.fingerprint()["files"] != before:  # of two steps, where the first had begun
+            store.undo()
+        assert changed.git("status", "--porcelain=v2") == status
 
 
 def test_an_index_that_is_not_there_is_an_empty_one(checkout: Checkout) -> None:
