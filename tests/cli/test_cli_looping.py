@@ -44,6 +44,11 @@ REFUSED = [
     (("--done", "true", "--max-iterations", "-1"), "max_iterations is '-1'", "write a whole number: 100"),
     (("--done", "true", "--pause", "soon"), "pause: 'soon' is not an age", "write a number and a unit: 90s, 30m, 12h, 7d or 2w"),
     (("--done", "true", "--conversation", "old"), "conversation is 'old'", "it is one of new, continue"),
+    (
+        ("--done", "true", "--timeout", "0s"),
+        "timeout: 0 is no time at all",
+        "write as much as it may take, such as 30m, or leave it out",
+    ),
     (("--done", "true", "--timeout", "x"), "'x' is not an age", "write a number and a unit: 90s, 30m, 12h, 7d or 2w"),
     (
         ("--done", "true", "--prompt", "no.txt"),

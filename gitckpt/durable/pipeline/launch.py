@@ -286,6 +286,8 @@ def require_wishes(said: Mapping[str, object], known: Collection[str]) -> None:
     for name in ("autonomy", "phase"):
         require_text(name, said.get(name), may_be_none=True)
     require_number("timeout", said.get("timeout"), may_be_none=True)
+    if said.get("timeout") == 0:
+        raise UsageError("timeout: 0 is no time at all", hint="write as much as it may take, such as 30m, or leave it out")
     require("rewind", said.get("rewind"), (Checkpoint, NoneType), "a Checkpoint")
     require("inputs", said.get("inputs", {}), Mapping, "a map of names to values")
 
