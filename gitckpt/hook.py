@@ -88,6 +88,10 @@ def _follow_up(repository: Repository, event: str, checkpoint_id: str) -> None:
     if event == "post-rewrite":
         _sort_lines(repository)
     if _wants_maintenance(repository):
+        if os.path.exists(os.path.join(repository.common_dir, "shallow")):  # a gc may be the next command
+            from gitckpt.store.retention import maintenance
+
+            maintenance.settle(repository)
         _start_maintenance(repository)
     elif checkpoint_id.startswith("00"):  # one in 256: looking each time would take time, too
         _detach(repository, PACK)
@@ -155,9 +159,7 @@ def _here() -> Repository:
 
 def _is_own(dot_git: str) -> bool:
     """Tells whether a worktree, its `.git` and the directory that this names are ours, as git wants it before it obeys what they say."""
-    places = [os.curdir, dot_git]
-    if os.path.isfile(dot_git):
-        places.append(_named_by(dot_git))
+    places = [os.curdir, dot_git, *([_named_by(dot_git)] if os.path.isfile(dot_git) else [])]
     try:
         return all(os.lstat(place).st_uid == os.geteuid() for place in places)
     except OSError:

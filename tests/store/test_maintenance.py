@@ -20,6 +20,7 @@ from gitckpt.git.repository import Repository, discover
 from gitckpt.model import times
 from gitckpt.model.errors import UsageError
 from gitckpt.store.audit import doctor
+from gitckpt.store.checkpoints import Checkpoints
 from gitckpt.store.records import layout
 from gitckpt.store.retention import maintenance
 from gitckpt.store.store import Store, inside
@@ -234,6 +235,42 @@ class TestDue:
             hook.keep_up(repository, lambda: begun.append("settled"))
             os.utime(cut, (time.time() - 60,) * 2)
         assert begun == ["settled", hook.MAINTAIN]
+
+    @pytest.mark.parametrize("is_held_up", [False, True])
+    def test_a_commit_keeps_what_is_below_where_history_was_cut_off(
+        self,
+        main_checkout: Checkout,
+        repository: Repository,
+        begun: list[str],
+        monkeypatch: pytest.MonkeyPatch,
+        *,
+        is_held_up: bool,
+    ) -> None:
+        """Before it ends, as a gc may be the next command; where somebody is in the way, maintenance does it."""
+        monkeypatch.chdir(main_checkout.path)
+        for number in range(3):
+            main_checkout.commit("another", number=f"{number}\n")
+            assert hook.main(["post-commit"]) == 0
+        linked = main_checkout.head()
+        stamped(repository)
+        main_checkout.write(".git/shallow", linked + "\n")
+        main_checkout.commit("the next", number="9\n")
+        begun.clear()
+        if is_held_up:
+
+            def fail(*_: object, **__: object) -> None:
+                raise UsageError("somebody is at it")
+
+            monkeypatch.setattr(Checkpoints, "settle", fail)
+        assert hook.main(["post-commit"]) == 0
+        assert begun == [hook.MAINTAIN]
+        if is_held_up:
+            assert "may not be kept yet: somebody is at it" in Path(repository.private_dir, "log").read_text()
+            return
+        main_checkout.git("reflog", "expire", "--expire=now", "--all")
+        main_checkout.git("gc", "--quiet", "--prune=now")
+        with Store.open(main_checkout.path) as store:
+            assert store.verify().is_clean
 
     def test_what_keeps_it_from_starting_is_said(
         self, repository: Repository, begun: list[str], capsys: pytest.CaptureFixture[str]

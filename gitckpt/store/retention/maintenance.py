@@ -95,6 +95,15 @@ def work(repository: Repository, *, only_pack: bool) -> None:
             maintain(discover())
 
 
+def settle(repository: Repository) -> None:
+    """Has refs keep what is below where history was cut off, for a hook; what fails is for the log, and is done by what follows."""
+    try:
+        with Checkpoints(repository, adapter="plumbing") as store:
+            store.settle(all_walked=True)
+    except CkptError as error:
+        log.append(repository, f"what is below where history was cut off may not be kept yet: {error.message}")
+
+
 def expect(repository: Repository) -> None:
     """Notes that maintenance never ran: whoever looks whether it is due counts from now."""
     _note(repository, _NEVER)
