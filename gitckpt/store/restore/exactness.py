@@ -92,9 +92,9 @@ def plan(
     return made
 
 
-def missing(repository: Repository, planned: Exactness) -> list[str]:
-    """Returns the oids of bytes that are to come back, and are missing."""
-    return [oid for oid in planned.raw.values() if repository.cat_file.info(oid) is None]
+def missing(repository: Repository, planned: Exactness) -> list[bytes]:
+    """Returns the paths whose bytes are to come back, and are missing."""
+    return [path for path, oid in planned.raw.items() if repository.cat_file.info(oid) is None]
 
 
 def prepare(index: PrivateIndex, planned: Exactness, configured: Configured, expected: str) -> Mapping[bytes, str]:

@@ -18,7 +18,7 @@ from gitckpt.git.worktree.index import PrivateIndex
 from gitckpt.model import ids
 from gitckpt.model.checkpoint import SAFETY, Checkpoint
 from gitckpt.model.errors import BusyError, WorktreeError
-from gitckpt.model.names import first_of
+from gitckpt.model.names import first_of, quoted
 from gitckpt.model.values import replace
 from gitckpt.store.checkpoints import Checkpoints
 from gitckpt.store.records import layout
@@ -269,13 +269,11 @@ class _Restore:
             operation.require_objects(self._repository, self._wanted.operation)
         if partial.promisor(self._repository):
             return
-        gone = [one.new for one in plan.files if one.new.strip("0") and self._repository.cat_file.info(one.new) is None]
-        gone += exactness.missing(self._repository, plan.exactness)
+        gone = [one.path for one in plan.files if one.new.strip("0") and self._repository.cat_file.info(one.new) is None]
+        gone = sorted({*gone, *exactness.missing(self._repository, plan.exactness)})
         if gone:
-            raise WorktreeError(
-                f"{len(gone)} files of checkpoint {self._checkpoint.id} are missing: {', '.join(gone[:5])}",
-                hint="see what is wrong: git ckpt verify",
-            )
+            lacking = f"checkpoint {self._checkpoint.id} lacks what was in {first_of([quoted(path) for path in gone])}"
+            raise WorktreeError(lacking, hint="see what is wrong: git ckpt verify")
 
     def _record_safety(self, captured: Captured, shape: Mapping[str, Any]) -> Checkpoint:
         """Records what is there now; from here on `undo` can bring it back."""
