@@ -265,7 +265,8 @@ class TestMissing:
         (main_checkout.path / ".git/objects" / oid[:2] / oid[2:]).unlink()
         before = everything(main_checkout.path)
         error = refused(plain, made)
-        assert oid in error.message
+        named = {"files/deep/new": "deep/new", "files/README": "README"}.get(what)
+        assert (f"{named} (blob {oid})" if named else oid) in error.message
         assert everything(main_checkout.path) == before
 
     def test_the_commit(self, plain: Store, main_checkout: Checkout) -> None:

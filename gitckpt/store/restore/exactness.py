@@ -92,9 +92,9 @@ def plan(
     return made
 
 
-def missing(repository: Repository, planned: Exactness) -> list[bytes]:
-    """Returns the paths whose bytes are to come back, and are missing."""
-    return [path for path, oid in planned.raw.items() if repository.cat_file.info(oid) is None]
+def missing(repository: Repository, planned: Exactness) -> list[tuple[bytes, str]]:
+    """Returns each path whose bytes are to come back, and are missing, and their oid."""
+    return [(path, oid) for path, oid in planned.raw.items() if repository.cat_file.info(oid) is None]
 
 
 def prepare(index: PrivateIndex, planned: Exactness, configured: Configured, expected: str) -> Mapping[bytes, str]:

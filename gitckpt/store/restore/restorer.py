@@ -269,11 +269,11 @@ class _Restore:
             operation.require_objects(self._repository, self._wanted.operation)
         if partial.promisor(self._repository):
             return
-        gone = [one.path for one in plan.files if one.new.strip("0") and self._repository.cat_file.info(one.new) is None]
+        gone = [(one.path, one.new) for one in plan.files if one.new.strip("0") and self._repository.cat_file.info(one.new) is None]
         gone = sorted({*gone, *exactness.missing(self._repository, plan.exactness)})
         if gone:
-            lacking = f"checkpoint {self._checkpoint.id} lacks what was in {first_of([quoted(path) for path in gone])}"
-            raise WorktreeError(lacking, hint="see what is wrong: git ckpt verify")
+            lacking = first_of([f"{quoted(path)} (blob {oid})" for path, oid in gone])
+            raise WorktreeError(f"checkpoint {self._checkpoint.id} lacks what was in {lacking}", hint="see what is wrong: git ckpt verify")
 
     def _record_safety(self, captured: Captured, shape: Mapping[str, Any]) -> Checkpoint:
         """Records what is there now; from here on `undo` can bring it back."""
