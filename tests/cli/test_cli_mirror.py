@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -51,6 +52,23 @@ def test_a_kill_leaves_no_part_of_it_in_the_worktree(ckpt: Ckpt, project: Checko
     state = {"track_id": "login", "loop_state": {}}
     die_at_rename("metadata.json", lambda: mirror.write(there, "conductor/tracks/{track}/metadata.json", state))
     assert os.listdir((project.path / PATH).parent) == ["metadata.json"]
+
+
+def test_a_worktree_that_is_mounted_by_itself(ckpt: Ckpt, project: Checkout, tmp_path: Path) -> None:
+    """As containers get one: git's directory is on the same device, and nothing can be moved from there into the worktree."""
+    project.git("add", ".")
+    project.git("commit", "--quiet", "--message=settings")
+    linked = Checkout(tmp_path / "linked")
+    project.git("worktree", "add", "--quiet", str(linked.path))
+    if subprocess.run(["mount", "--bind", str(linked.path), str(linked.path)], capture_output=True, check=False).returncode != 0:
+        pytest.skip("nothing can be mounted here")
+    try:
+        for word in ("start", "pass"):
+            assert "is not written" not in report(ckpt, linked, word, "PLAN")
+        assert json.loads((linked.path / PATH).read_text())["loop_state"]["current_step"] == "EVALUATE_PLAN"
+        assert os.listdir((linked.path / PATH).parent) == ["metadata.json"]
+    finally:
+        subprocess.run(["umount", "--lazy", str(linked.path)], check=True)
 
 
 def test_whoever_writes_it_last_writes_what_was_reported_last(ckpt: Ckpt, project: Checkout, monkeypatch: pytest.MonkeyPatch) -> None:

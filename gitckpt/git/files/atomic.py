@@ -6,6 +6,7 @@ import contextlib
 import os
 import stat
 import time
+from errno import EXDEV
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -27,16 +28,24 @@ def write(path: str, data: bytes, *, scratch: str = "") -> None:
     Args:
         path: of the file; a link there is replaced itself.
         data: what it shall hold.
-        scratch: as for `write_own`; beside the file all the same where that is another file system.
+        scratch: as for `write_own`; beside the file all the same where that is another file system, or mount.
 
     Raises:
         OSError: it cannot be written; what was there is there.
     """
     directory, name = os.path.split(os.path.abspath(path))
+    beside, opener = os.path.join(directory, f".{os.fsdecode(os.fsencode(name)[:_NAME])}"), _opener_like(path)
     if not scratch or os.stat(os.path.dirname(scratch)).st_dev != os.stat(directory).st_dev:
-        scratch = os.path.join(directory, f".{os.fsdecode(os.fsencode(name)[:_NAME])}")
-    _sweep(scratch)
-    _put(path, f"{scratch}.{_token()}", data, flushed=True, opener=_opener_like(path))
+        scratch = beside
+    for place in (scratch, beside):
+        _sweep(place)
+        try:
+            _put(path, f"{place}.{_token()}", data, flushed=True, opener=opener)
+            break
+        except OSError as error:
+            # A file system that is mounted twice, as containers get directories, is the same device, and nothing moves between its mounts.
+            if error.errno != EXDEV or place == beside:
+                raise
     try:
         above = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     except PermissionError:
