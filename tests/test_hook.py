@@ -251,6 +251,20 @@ def test_a_rebase_records_once_at_its_end(checkout: Checkout, backend: str) -> N
     assert _recorded(checkout)[0].git_sha == checkout.git("rev-parse", "topic")
 
 
+def test_a_rebase_that_stopped_on_a_branch_whose_name_is_not_utf_8(main_checkout: Checkout) -> None:
+    """With the apply backend HEAD is still detached, and git's note of the rebase names the branch."""
+    base = _three_commits_beside(main_checkout)
+    main_checkout.git("checkout", "--quiet", "-b", "other", "topic")
+    main_checkout.commit("mine", other="mine")
+    main_checkout.git("branch", "--move", os.fsdecode(b"caf\xe9"))
+    _install(main_checkout)
+    main_checkout.git("rebase", "--quiet", "--apply", base, ok=(1, 128))
+    main_checkout.write("other", "both")
+    main_checkout.git("add", "other")
+    main_checkout.git("rebase", "--continue")
+    assert _summary(main_checkout) == [("post-commit", "caf\ufffd", "mine")]
+
+
 def test_a_rebase_that_changes_nothing_records_nothing(checkout: Checkout) -> None:
     """Git tells of its end all the same."""
     base = checkout.head()

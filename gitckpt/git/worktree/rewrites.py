@@ -46,7 +46,7 @@ def has_moved(repository: Repository) -> bool:
 
 def branch(repository: Repository) -> str:
     """Returns the branch that a rebase with the apply backend is about to come back to, which git notes down only where it had stopped."""
-    return os.fsdecode(_end(os.path.join(repository.git_dir, _APPLYING, "head-name"), _LINES).strip())
+    return _end(os.path.join(repository.git_dir, _APPLYING, "head-name"), _LINES).strip().decode("utf-8", "replace")  # as what HEAD says
 
 
 def is_last_patch(repository: Repository) -> bool:
