@@ -96,6 +96,30 @@ class TestWhere:
         again = resume(inside(store), made)
         assert (again.made, Path(again.path, "work").read_text()) == (True, "x\n")
 
+    def test_a_run_with_two_goes_on_in_the_one_that_is_asked_for(self, plain: Store, main_checkout: Checkout, tmp_path: Path) -> None:
+        """The first one was on a disk that was not there, as somebody has told git, when the second one was made."""
+        made = plain.record("a-complete", {}, start="r")
+        first, second, away = (str(tmp_path / name) for name in ("1 first", "2 second", "away/first"))
+        resume(inside(plain), made, first)
+        main_checkout.git("worktree", "unlock", first)
+        main_checkout.git("worktree", "lock", "--reason", "on a disk that may be taken out", first)
+        os.renames(first, away)
+        assert resume(inside(plain), made, second).made
+        os.renames(away, first)
+        for path in (first, second):
+            assert resume(inside(plain), made, path) == Opened(path, made=False)
+
+    def test_no_move_is_advised_that_git_refuses(self, plain: Store, main_checkout: Checkout, tmp_path: Path) -> None:
+        made = plain.record("a-complete", {}, start="r")
+        first = resume(inside(plain), made).path
+        (tmp_path / "is there").mkdir()
+        assert "worktree move" in str(refused(plain, made, tmp_path / "second").hint)
+        assert refused(plain, made, tmp_path / "is there").hint == "leave the directory out to go on there"
+        main_checkout.git("clone", "--quiet", str(main_checkout.path), str(tmp_path / "lib"))
+        main_checkout.git("-c", "protocol.file.allow=always", "submodule", "--quiet", "add", str(tmp_path / "lib"), "lib")
+        assert refused(plain, made, tmp_path / "second").hint == "leave the directory out to go on there"
+        assert resume(inside(plain), made) == Opened(first, made=False)
+
     def test_the_one_of_a_copy_of_the_repository_is_not_that_of_the_original(
         self, plain: Store, make_store: MakeStore, main_checkout: Checkout, tmp_path: Path
     ) -> None:

@@ -17,7 +17,7 @@ from gitckpt.store.records import layout
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Iterator
 
 LOCK_REASON = "gitckpt"
 """Begins the reason for which our worktrees are locked, before the id of a run or a checkpoint: `git worktree prune` shall leave them."""
@@ -68,12 +68,28 @@ def of_runs(repository: Repository) -> dict[str, str]:
     Args:
         repository: seen from any of its worktrees.
     """
-    found = {}
+    return dict(_of_runs(repository))
+
+
+def of_run(repository: Repository, run: str, at: str) -> str | None:
+    """Returns the top of a run's worktree that is there, as `of_runs`; None where there is none.
+
+    A run may have several: one was on a disk that was not there when another one was made.
+
+    Args:
+        repository: seen from any of its worktrees.
+        run: whose.
+        at: the one that counts, if it is there.
+    """
+    found = [path for one, path in _of_runs(repository) if one == run]
+    return next((path for path in found if os.path.realpath(path) == os.path.realpath(at)), found[-1] if found else None)
+
+
+def _of_runs(repository: Repository) -> Iterator[tuple[str, str]]:
     for git_dir, path in registered(repository):
         there, named = owner_in(git_dir), named_by(path)
         if there is not None and there.run is not None and named is not None and os.path.realpath(named) == os.path.realpath(git_dir):
-            found[there.run] = path
-    return found
+            yield there.run, path
 
 
 def checkpoints(repository: Repository) -> set[str]:

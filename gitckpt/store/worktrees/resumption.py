@@ -124,16 +124,16 @@ def _where_it_is(store: Checkpoints, run: str, path: str, *, is_asked_for: bool)
         WorktreeError: he has, and it is elsewhere.
     """
     remarks: list[str] = []
-    there = ownership.of_runs(store.repository).get(run)
+    there = ownership.of_run(store.repository, run, path)
     if there is None:
         there, remarks = _moved(store, run)
     if there is None or os.path.realpath(there) == os.path.realpath(path):
         return path, remarks
     if is_asked_for:
-        raise WorktreeError(
-            f"run {run} has its worktree already, at {there}",
-            hint=f"leave the directory out to go on there; or move it: git worktree move -f -f {shell_word(there)} {shell_word(path)}",
-        )
+        hint = "leave the directory out to go on there"
+        if not os.path.lexists(path) and not modules.are_there(store.repository):  # git moves none that has submodules
+            hint += f"; or move it: git worktree move -f -f {shell_word(there)} {shell_word(path)}"
+        raise WorktreeError(f"run {run} has its worktree already, at {there}", hint=hint)
     return there, remarks
 
 
