@@ -333,6 +333,21 @@ class TestARecord:
         inside(store).settle()
         assert kept(checkout) == {commit: commit}
 
+    def test_goes_round_a_lock_where_the_ref_went_since_the_last_record(
+        self, store: Store, checkout: Checkout, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """As where somebody who deletes it is killed: git holds the lock until the ref is gone, and nobody can tell it from one that is packed."""
+        monkeypatch.setattr("gitckpt.git.refs.LOCK_TIMEOUT_MS", 20)
+        commit = checkout.head()
+        first = store.record("one-complete")
+        checkout.git("update-ref", "-d", f"{layout.KEEP}{commit}")
+        lock = Path(discover(str(checkout.path)).common_dir, f"{layout.KEEP}{commit}.lock")
+        lock.parent.mkdir(parents=True, exist_ok=True)
+        lock.touch()
+        assert store.record("two-complete").git_sha == first.git_sha
+        assert list(kept(checkout)) == [held(checkout, commit)]
+        assert lost(checkout) == set()
+
 
 # Names
 

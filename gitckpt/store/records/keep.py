@@ -116,12 +116,12 @@ class Line:
     def detour(self) -> list[Update]:
         """Returns what keeps the commit as well, where a lock that a kill left is in the way of the ref.
 
-        While the lock is there, nobody can delete a ref that is there. One that is not stands in under the name of the commit's holder,
-        until the next maintenance.
+        While the lock is there, nobody can delete a ref that is there. For one that is not, be it that it went since it was looked at, one
+        stands in under the name of the commit's holder, until the next maintenance.
         """
-        if not self._is_new:
+        if not self._is_new and value_of(self._repository, self.update.ref) == self.update.new:
             return []
-        held, self.objects = _basic(self._repository, self.commit, self._text)
+        held, self.objects = _basic(self._repository, self.commit, _text(self._repository, self.commit))
         there = value_of(self._repository, KEEP + held)
         self.update = Update(KEEP + held, there if there and is_right(self._repository, held, there) else held, there)
         return [self.update]
