@@ -336,7 +336,7 @@ class TestARecord:
     def test_goes_round_a_lock_where_the_ref_went_since_the_last_record(
         self, store: Store, checkout: Checkout, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        """As where somebody who deletes it is killed: git holds the lock until the ref is gone, and nobody can tell it from one that is packed."""
+        """As where whoever deletes it is killed: git holds the lock until it is gone, which looks like a ref that is packed."""
         monkeypatch.setattr("gitckpt.git.refs.LOCK_TIMEOUT_MS", 20)
         commit = checkout.head()
         first = store.record("one-complete")
