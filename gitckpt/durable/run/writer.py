@@ -13,7 +13,7 @@ from gitckpt.durable.command.exclusion import Exclusion
 from gitckpt.durable.run import rewind
 from gitckpt.git.command import NO_HOOKS
 from gitckpt.model import toml
-from gitckpt.model.checkpoint import PHASE, STEP, Attempt, Checkpoint, Pipeline, Progress
+from gitckpt.model.checkpoint import HOOK_TRIGGERS, MANUAL, PHASE, STEP, Attempt, Checkpoint, Pipeline, Progress
 from gitckpt.model.errors import CkptError, NotFoundError, StateError, UsageError
 from gitckpt.model.names import shell_word
 from gitckpt.model.phase import NOT_PHASES, split
@@ -41,6 +41,9 @@ _GRAIN = 1.5
 
 _REPORTED = ("track_id", "blockers", "loop_state")
 """Keys of the state that `git ckpt step` writes, also while the run is driven."""
+
+_OF_OTHERS = (*HOOK_TRIGGERS, MANUAL, STEP)
+"""Triggers of checkpoints of a run that whoever works in its worktree makes, also while nobody drives it."""
 
 
 class Writer:
@@ -271,6 +274,13 @@ class Writer:
         tree = then.tree
         before, after = (manifest.read(self._store.repository, self._store.objects, oid, commit) for oid in (tree, found.tree))
         return (before.files, before.raw) != (after.files, after.raw)
+
+    def was_worked_on(self) -> bool:
+        """Tells whether commit or files of the worktree differ from what the driver recorded last."""
+        # Not from the newest checkpoint: a commit or a save of whoever has worked there since extends the run as well.
+        entries = trust.written_here(self._store, Query(run=self._run))
+        recorded = next((entry.id for entry in entries if entry.trigger not in _OF_OTHERS), self.newest.id)
+        return self.differs_from(recorded)
 
     def _note(self, label: str, details: Details) -> None:
         """Knows at once what the checkpoint will say of the phases that are complete."""
