@@ -16,6 +16,20 @@ __all__ = ["stage"]
 REFS = "+refs/checkpoints/*:refs/checkpoints/*"
 OWN = "+refs/ckpt/*:refs/ckpt/*"
 
+ELSEWHERE = """
+[pipelines.ci]
+inputs = { tool = "true", name = "x" }
+[[pipelines.ci.phases]]
+name = "zero"
+run = "true"
+[[pipelines.ci.phases]]
+name = "one"
+run = 'eval "$CKPT_INPUT_TOOL"'
+[[pipelines.ci.phases]]
+name = "two"
+run = "cat new >seen; false"
+"""
+
 
 @pytest.fixture
 def elsewhere(stage: Stage, tmp_path: Path) -> Checkout:
@@ -83,6 +97,11 @@ def test_it_is_never_chosen(stage: Stage, elsewhere: Checkout, words: list[str])
     assert (done.code, done.out, (elsewhere.path / ".ckpt").exists()) == (12, "", False)
 
 
+def test_status_does_not_deny_that_it_is_there(stage: Stage, elsewhere: Checkout) -> None:
+    said = "error: every run was written elsewhere, and fetched\nhint: name one of those that are there: git ckpt runs\n"
+    assert stage.ckpt("status", at=elsewhere.path) == (12, "", said)
+
+
 def test_one_may_look_at_its_files(stage: Stage, elsewhere: Checkout) -> None:
     path = stage.ok("resume", stage.run(), "--no-run", at=elsewhere.path)
     assert (Path(path) / "new").read_text() == "new\n"
@@ -140,3 +159,49 @@ def test_where_the_chain_is_gone_one_is_asked_and_nothing_is_lost(stage: Stage) 
     assert stage.ckpt("resume", run, "--trust").code == 20
     assert stage.newest(run).state == {"x": "1"}
     assert stage.ckpt("resume").code == 20
+
+
+def test_the_worktree_is_brought_to_where_others_have_gone_on_with_the_run(stage: Stage, elsewhere: Checkout) -> None:
+    run = stage.run()
+    there = stage.worktree(run)
+    (there / "mine").write_text("by hand, after the failure\n")
+    (elsewhere.path / "gitckpt.toml").write_text(ELSEWHERE)
+    tool = "tool=echo more >>new; git add new; git commit --quiet -m new"
+    assert stage.ckpt("resume", run, "--trust", "--accept-changes", "--input", tool, at=elsewhere.path).code == 20
+    stage.checkout.git("fetch", "--quiet", str(elsewhere.path), REFS, OWN, "+refs/keep/*:refs/keep/*")
+    (stage.checkout.path / "gitckpt.toml").write_text(ELSEWHERE.replace("; false", ""))
+    done = stage.ckpt("resume", run, "--trust", "--accept-changes")
+    assert done.code == 0, done.err
+    assert (there / "seen").read_text() == "new\nmore\n"
+    assert "its worktree was as " in done.err
+    with stage.store() as store:
+        held = [entry for entry in store.list() if entry.trigger == "safety"]
+        assert [store.file(entry.id, "mine") for entry in held if entry.tree][-1] == b"by hand, after the failure\n"
+
+
+@pytest.mark.long
+def test_of_a_run_that_people_drive_as_well(stage: Stage, tmp_path: Path) -> None:
+    path = Path(stage.ok("start", "login"))
+    run = stage.run()
+    other = Checkout(tmp_path / "other")
+    stage.checkout.git("clone", "--quiet", str(stage.checkout.path), str(other.path))
+    other.git("fetch", "--quiet", "origin", REFS, OWN)
+    theirs = Path(stage.ok("resume", run, "--trust", at=other.path))
+    (theirs / "more").write_text("from there\n")
+    stage.ok("save", at=theirs)
+    stage.checkout.git("fetch", "--quiet", str(other.path), REFS, OWN)
+    assert stage.ckpt("resume", run, "--no-run").code == 0
+    assert not (path / "more").exists()
+    assert stage.ok("resume", run, "--trust") == str(path)
+    assert (path / "more").read_text() == "from there\n"
+
+
+@pytest.mark.long
+def test_what_was_only_looked_at_is_not_gone_on_in(stage: Stage, elsewhere: Checkout) -> None:
+    run = stage.run()
+    stage.ok("resume", run, "--no-run", at=elsewhere.path)
+    (stage.worktree(run) / "new").write_text("newer\n")
+    stage.ok("save", at=stage.worktree(run))
+    elsewhere.git("fetch", "--quiet", "origin", REFS, OWN)
+    assert stage.ckpt("resume", run, "--trust", at=elsewhere.path).code == 20
+    assert (elsewhere.path / ".ckpt/worktrees" / run / "new").read_text() == "newer\n"

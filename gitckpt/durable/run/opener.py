@@ -8,6 +8,7 @@ from typing import Any
 from gitckpt.durable.command import leftovers
 from gitckpt.durable.command.exclusion import Exclusion
 from gitckpt.durable.command.mark import Mark
+from gitckpt.durable.run import rewind
 from gitckpt.git.contents import unfiltered
 from gitckpt.git.repository import Repository
 from gitckpt.git.worktree import administration
@@ -208,8 +209,7 @@ def reopen(store: Checkpoints, run: str, **how: Unpack[How]) -> Opening:
             tree = newest.tree
             if tree is not None:
                 files.bring_back(store.repository, store.objects, tree)
-        seen = store.seen_from(there, how.get("adapter", "auto"))
-        seen.rules.forgive()  # the file is what a commit has, or a phase has made of it: the run goes on, and ends, all the same
+            seen, caught_up = _caught_up(store.seen_from(there, how.get("adapter", "auto")), files, newest)
     except BaseException:
         if hold is not None:
             _give_back(hold)
@@ -224,10 +224,20 @@ def reopen(store: Checkpoints, run: str, **how: Unpack[How]) -> Opening:
         newest=newest,
         crashed=crashed,
         made=opened.made,
-        remarks=(*ended, *opened.remarks),
+        remarks=(*ended, *opened.remarks, *caught_up),
         accepts_changes=how.get("accept_changes", False),
         leases=lease_store,
     )
+
+
+def _caught_up(seen: Checkpoints, files: RunFiles, newest: Checkpoint) -> tuple[Checkpoints, tuple[str, ...]]:
+    """Returns a store as seen from a run's worktree, and what was done for that to be where the run is, a sentence each."""
+    seen.rules.forgive()  # the file is what a commit has, or a phase has made of it: the run goes on, and ends, all the same
+    try:
+        return seen, rewind.catch_up(seen, files, newest)
+    except BaseException:
+        seen.close()
+        raise
 
 
 def _ours(store: Checkpoints, run: str, *, trusted: bool) -> Checkpoint:

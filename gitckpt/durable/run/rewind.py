@@ -21,7 +21,7 @@ from gitckpt.store.restore import restorer
 from gitckpt.store.runs import run_files, trust
 from gitckpt.store.runs.run_files import RunFiles
 from gitckpt.store.snapshot import comparison, manifest
-from gitckpt.store.worktrees import opener
+from gitckpt.store.worktrees import opener, ownership
 
 PATIENCE = 0.5
 """How long a lock file in the way of a run is looked at before it counts as left, in seconds."""
@@ -52,6 +52,36 @@ def go_back(store: Checkpoints, checkpoint: Checkpoint) -> list[str]:
     if restored.unfiltered:  # nobody is there to notice what a phase makes of them
         raise unfiltered.failure(restored.unfiltered, f"git ckpt resume {checkpoint.run}")
     return [*safe, *([restored.safety] if restored.safety else [])]
+
+
+def catch_up(store: Checkpoints, files: RunFiles, newest: Checkpoint) -> tuple[str, ...]:
+    """Brings the newest checkpoint of a run into its worktree, where that stands at an older one, as others have gone on with the run.
+
+    Returns a sentence about it, if there was anything to do.
+
+    Args:
+        store: as seen from the worktree.
+        files: of the run.
+        newest: its newest checkpoint, which was adopted.
+
+    Raises:
+        WorktreeError: as `go_back`.
+    """
+    stood_at = ownership.behind(store.repository)
+    if stood_at is None:
+        return ()
+    safe: list[str] = []
+    if stood_at != newest.id:
+        remove_locks(store.repository, str(newest.run))
+        take_output_back(store, files, newest)
+        safe = go_back(store, newest)
+    ownership.forget_behind(store.repository)
+    if not safe:
+        return ()
+    held = ", ".join(each[: ids.SHORT] for each in safe)
+    return (
+        f"its worktree was as {stood_at[: ids.SHORT]} left it, and is as {newest.id[: ids.SHORT]} has it now; what was there is in {held}",
+    )
 
 
 def require_way(store: Checkpoints, checkpoint: Checkpoint) -> None:

@@ -21,6 +21,7 @@ from gitckpt.store.records.entry import Query
 from gitckpt.store.runs.run_files import ENTRY, INPUT
 from gitckpt.store.secrets import copies as stored
 from gitckpt.store.snapshot import comparison, manifest
+from gitckpt.store.worktrees import ownership
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -104,6 +105,9 @@ def adopt(store: Checkpoints, run: str, head: str | None = None, *, by: str | No
     Raises:
         CkptError: it cannot be noted.
     """
+    ours = _ours(store, run) if by is None else None
+    if ours is not None and ours.oid != head:  # before anything is adopted: then nobody can tell any more
+        ownership.note_behind(store.repository, run, ours.id)
     oids = [*(entry.oid for entry in reversed(store.list(Query(run=run)))), *([head] if head is not None else [])]
     files, above = chains.note(store.repository, by or run, oids)
     if not files:

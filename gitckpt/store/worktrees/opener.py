@@ -40,12 +40,14 @@ class Opened:
         made: whether it was made just now; if not, it is as it was left.
         remarks: what else the person should know, a sentence each.
         unfiltered: files that are there only as git stores them, because a filter fails; opening it again completes them.
+        behind: of a run that others have gone on with, the checkpoint that it stands at; `Run.resume` brings what is newer.
     """
 
     path: str
     made: bool
     remarks: tuple[str, ...] = ()
     unfiltered: tuple[bytes, ...] = ()
+    behind: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -384,13 +386,10 @@ def is_free(repository: Repository, ref: str) -> bool:
     if repository.git.run("check-ref-format", ref, ok=(0, 1)).code != 0:
         return False
     listing = administration.call(repository, "list", "--porcelain", "-z").out
-    at = {os.fsdecode(lines[0].partition(b" ")[2]) for lines in _records(listing) if b"branch " + os.fsencode(ref) in lines}
+    records = [record.split(b"\0") for record in listing.split(b"\0\0") if record]
+    at = {os.fsdecode(lines[0].partition(b" ")[2]) for lines in records if b"branch " + os.fsencode(ref) in lines}
     gone = {path for git_dir, path in administration.registered(repository) if path in at and ownership.is_gone(repository, git_dir, path)}
     return not at - gone
-
-
-def _records(listing: bytes) -> list[list[bytes]]:
-    return [record.split(b"\0") for record in listing.split(b"\0\0") if record]
 
 
 def _objects_of(made: Repository) -> Objects:

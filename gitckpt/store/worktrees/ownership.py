@@ -5,10 +5,11 @@ Directories of worktrees get moved or deleted by hand, and what git keeps of the
 
 from __future__ import annotations
 
+import contextlib
 import os
 
 from gitckpt.git.repository import Repository
-from gitckpt.git.worktree.administration import elsewhere, lock_reason, moved_to, named_by, registered, seen_from, went_along
+from gitckpt.git.worktree.administration import elsewhere, lock_reason, moved_to, named_by, registered, seen_from, went_along, write_file
 from gitckpt.model import ids
 from gitckpt.model.errors import WorktreeError
 from gitckpt.model.names import shell_word
@@ -104,6 +105,29 @@ def write_owner(repository: Repository, owner: Owner) -> None:
 
     with open(os.path.join(repository.git_dir, layout.RUN_FILE), "w", encoding="utf-8") as file:
         json.dump({"checkpoint": owner.checkpoint, "run": owner.run}, file)
+
+
+def behind(repository: Repository) -> str | None:
+    """Returns which checkpoint a run's worktree stands at, where others have gone on with the run elsewhere; None where they have not."""
+    try:
+        with open(os.path.join(repository.git_dir, layout.BEHIND_FILE), encoding="ascii", errors="replace") as file:
+            return file.read().strip() or None
+    except FileNotFoundError:
+        return None
+
+
+def note_behind(repository: Repository, run: str, checkpoint_id: str) -> None:
+    """Notes that the worktree of a run, if it has one, stands at a checkpoint, and not at that which the run goes on from."""
+    path = of_runs(repository).get(run)
+    there = seen_from(repository, path) if path is not None else None
+    if there is not None and behind(there) is None:  # what was noted before is what it stands at
+        write_file(repository, os.path.join(there.git_dir, layout.BEHIND_FILE), f"{checkpoint_id}\n".encode("ascii"))
+
+
+def forget_behind(repository: Repository) -> None:
+    """Notes that the worktree that `repository` is seen from stands where its run does."""
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(os.path.join(repository.git_dir, layout.BEHIND_FILE))
 
 
 def owner_at(repository: Repository, path: str) -> Owner | None:

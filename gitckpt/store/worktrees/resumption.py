@@ -7,10 +7,11 @@ import os
 from gitckpt.git.repository import BRANCHES, Repository
 from gitckpt.git.worktree import administration, modules
 from gitckpt.model.arguments import require_path
-from gitckpt.model.checkpoint import CLEAN, Checkpoint
+from gitckpt.model.checkpoint import CLEAN, IMPORT, Checkpoint
 from gitckpt.model.errors import UsageError, WorktreeError
 from gitckpt.model.names import quoted, shell_word
 from gitckpt.model.values import replace
+from gitckpt.store import chains
 from gitckpt.store.checkpoints import Checkpoints
 from gitckpt.store.config import settings
 from gitckpt.store.records import heads
@@ -22,6 +23,7 @@ from gitckpt.store.worktrees.opener import Opened, Wish
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from gitckpt.store.config.settings import Settings
+    from gitckpt.store.records.entry import Entry
 
 
 def resume(store: Checkpoints, checkpoint: Checkpoint, directory: str | os.PathLike[str] | None = None) -> Opened:
@@ -51,7 +53,7 @@ def resume(store: Checkpoints, checkpoint: Checkpoint, directory: str | os.PathL
     checkpoint, is_elsewhere = _from_here(store, checkpoint)
     said = _settings(store)
     newest = heads.newest(store.index, store.repository, checkpoint.run) if checkpoint.run is not None else None
-    in_run = newest is not None and checkpoint.id == newest.id
+    in_run = newest is not None and checkpoint.id == newest.id and _is_of_run(store, newest)
     name = checkpoint.run if in_run and checkpoint.run else checkpoint.id
     path = os.path.join(opener.default_root(repository, said.worktree_dir), name) if directory is None else directory
     moved: list[str] = []
@@ -74,7 +76,24 @@ def resume(store: Checkpoints, checkpoint: Checkpoint, directory: str | os.PathL
         *([is_elsewhere] if is_elsewhere and opened.made else []),
         *submodules.finish(store, opened.path, checkpoint, said.limits),
     ]
-    return replace(opened, remarks=tuple(remarks))
+    return replace(opened, remarks=tuple(remarks), behind=_behind(repository, opened.path, checkpoint) if in_run else None)
+
+
+def _is_of_run(store: Checkpoints, newest: Entry) -> bool:
+    """Tells whether the newest checkpoint of a run opens the run's worktree, and not one of its own.
+
+    What others wrote is only looked at until somebody adopts it; by then, what was fetched may have gone on from there.
+    """
+    run = str(newest.run)
+    ours = chains.knows(store.repository, run, newest.oid) or newest.trigger.startswith(IMPORT)
+    return ours or run in ownership.of_runs(store.repository)  # the file of the chain may be lost
+
+
+def _behind(repository: Repository, path: str, checkpoint: Checkpoint) -> str | None:
+    """Returns the checkpoint at which a run's worktree stands; None where it is where its run is."""
+    there = administration.seen_from(repository, path)
+    stands_at = ownership.behind(there) if there is not None else None
+    return stands_at if stands_at != checkpoint.id else None
 
 
 def _from_here(store: Checkpoints, checkpoint: Checkpoint) -> tuple[Checkpoint, str | None]:

@@ -10,6 +10,7 @@ from gitckpt.model import ids, times
 from gitckpt.model.errors import UsageError
 from gitckpt.model.names import shell_word
 from gitckpt.model.runstate import DRIVEN, rewinding_to
+from gitckpt.model.values import replace
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -91,7 +92,7 @@ def resume(
             if rewind or from_ is not None:
                 _take_back(store, checkpoint, path, rewind=rewind, phase=from_)
             else:
-                _open(store, checkpoint, path)
+                _open(store, checkpoint, path, catches_up=not no_run)
             return 0
         from gitckpt.cli import driver
         from gitckpt.durable.driver.pipelines import Pipelines
@@ -171,13 +172,25 @@ def _require_newest(store: Store, checkpoint: Checkpoint) -> None:
         )
 
 
-def _open(store: Store, checkpoint: Checkpoint, directory: str | None) -> None:
-    """Opens the worktree, and prints its path."""
+def _open(store: Store, checkpoint: Checkpoint, directory: str | None, *, catches_up: bool) -> None:
+    """Opens the worktree, and prints its path.
+
+    Args:
+        catches_up: whether one that is behind its run, with which others have gone on, is brought to where that is.
+    """
     opened = store.resume(checkpoint, directory)
+    if opened.behind is not None and catches_up:
+        from gitckpt.durable.run.run import Run
+
+        with Run.resume(store, str(checkpoint.run), adapter="plumbing", holder="git ckpt resume", again=True, directory=directory) as run:
+            run.pause()
+        opened = replace(opened, remarks=tuple(run.remarks))
     what = f"the worktree of {checkpoint.id[: ids.SHORT]} ({checkpoint.phase})"
     terminal.remark(f"made {what}" if opened.made else f"{what} was there already, and is as it was left")
     for remark in opened.remarks:
         terminal.warn(remark)
+    if opened.behind is not None and not catches_up:
+        terminal.warn(f"others have gone on with its run since; to have what they made, too: git ckpt resume {checkpoint.run}")
     target = None if opened.made else _cut_off(store, checkpoint)
     if target is not None:
         then = f"to have what was there before: git ckpt resume {checkpoint.id} --rewind"

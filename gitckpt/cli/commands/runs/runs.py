@@ -194,7 +194,10 @@ def _meant(store: Store, text: str | None) -> str:
         return store.find_run(text)
     if store.run is not None:
         return store.run
-    newest = next((each for each in store.runs() if store.is_ours(each.newest)), None)
+    runs = store.runs()
+    newest = next((each for each in runs if store.is_ours(each.newest)), None)
+    if newest is None and runs:
+        raise NotFoundError("every run was written elsewhere, and fetched", hint="name one of those that are there: git ckpt runs")
     if newest is None:
         raise NotFoundError("there are no runs yet", hint="start one: git ckpt run PIPELINE, or git ckpt start NAME")
     return newest.id
