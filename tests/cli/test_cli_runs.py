@@ -554,3 +554,28 @@ def test_what_a_program_recorded_is_shown_like_what_a_run_did(stage: Stage) -> N
         shown[trigger] = [(each["phase"], each["status"], each["attempts"], each["errors"]) for each in phases]
         assert "no spec.md" in stage.ok("status", run)
     assert shown == {key: [("research", "complete", 1, []), ("plan", "failed", 1, ["no spec.md"])] for key in shown}
+
+
+class TestWhereGitKnowsNoPlaceForAnotherWorktree:
+    """In a linked worktree of a repository whose main one git does not know, or which has none."""
+
+    def test_a_run_is_opened_and_ended_in_its_own(self, stage: Stage, tmp_path: Path) -> None:
+        stage.checkout.git("init", "--quiet", f"--separate-git-dir={tmp_path / 'elsewhere'}")
+        there = Path(stage.ok("start", "login"))
+        assert stage.ok("resume", "--no-run", stage.run(), at=there) == str(there)
+        refused = stage.ckpt("start", "another", at=there)
+        assert refused.code == 14
+        assert refused.err.splitlines()[0] == (
+            f"error: {tmp_path / 'elsewhere'} does not tell a linked worktree where the main one is, to put another one beside"
+        )
+        stage.ok("finish", at=there)
+        assert stage.status(stage.run()) == "complete"
+
+    def test_a_run_of_a_bare_one_goes_on_where_it_was_made(self, stage: Stage, tmp_path: Path) -> None:
+        bare, there = tmp_path / "bare", tmp_path / "there"
+        stage.checkout.git("clone", "--quiet", "--bare", ".", str(bare))
+        with Store.open(bare) as store:
+            run = str(store.record("work-started", {}, start="login", base="HEAD").run)
+        assert stage.ok("resume", run, "--into", str(there), at=bare) == str(there)
+        assert stage.ok("resume", run, at=bare) == str(there)
+        stage.ok("finish", at=there)

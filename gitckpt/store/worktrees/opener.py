@@ -5,13 +5,13 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 
+from gitckpt.git import config
 from gitckpt.git.command import NO_HOOKS
 from gitckpt.git.contents import unfiltered
 from gitckpt.git.files import premises
 from gitckpt.git.process import GitError
 from gitckpt.git.repository import BRANCHES, Repository
 from gitckpt.git.worktree import administration, modules, operation, provenance
-from gitckpt.git.worktree.administration import main_worktree
 from gitckpt.git.worktree.index import PrivateIndex
 from gitckpt.model import ids
 from gitckpt.model.checkpoint import Checkpoint
@@ -120,12 +120,14 @@ def default_root(repository: Repository, configured: str | None) -> str:
     Raises:
         WorktreeError: the repository has no main worktree to put them into, and none is configured.
     """
-    top = main_worktree(repository)
+    top = administration.main_worktree(repository)
     if configured:
         return os.path.normpath(os.path.join(top or repository.common_dir, os.path.expanduser(configured)))
     if top is None:
+        is_bare = config.is_on(config.read(repository, r"^core\.bare$").get("core.bare", ["false"])[-1])
+        why = "is bare: there is no worktree" if is_bare else "does not tell a linked worktree where the main one is,"
         raise WorktreeError(
-            f"{repository.common_dir} is bare: there is no worktree to put another one beside",
+            f"{repository.common_dir} {why} to put another one beside",
             hint="say where they shall be: git config ckpt.worktreeDir DIR; where one shall be: git ckpt resume --into DIR",
         )
     return os.path.join(top, premises.PRIVATE, "worktrees")

@@ -45,7 +45,7 @@ def resume(store: Checkpoints, checkpoint: Checkpoint, directory: str | os.PathL
     if directory is not None:
         require_path("directory", directory, as_text=True)
         try:
-            directory = os.path.abspath(directory)
+            directory = os.path.abspath(os.fspath(directory))
         except FileNotFoundError:
             hint = "name it from the root: /…"
             raise WorktreeError(f"{directory} is nowhere, as the current directory does not exist any more", hint=hint) from None
@@ -55,11 +55,13 @@ def resume(store: Checkpoints, checkpoint: Checkpoint, directory: str | os.PathL
     newest = heads.newest(store.index, store.repository, checkpoint.run) if checkpoint.run is not None else None
     in_run = newest is not None and checkpoint.id == newest.id and _is_of_run(store, newest)
     name = checkpoint.run if in_run and checkpoint.run else checkpoint.id
-    path = os.path.join(opener.default_root(repository, said.worktree_dir), name) if directory is None else directory
+    path = directory
     moved: list[str] = []
     if in_run and checkpoint.run:
         _forget_deleted(store, checkpoint.run)
-        path, moved = _where_it_is(store, checkpoint.run, path, is_asked_for=directory is not None)
+        path, moved = _where_it_is(store, checkpoint.run, directory)
+    if path is None:  # only then, as there may be no such place
+        path = os.path.join(opener.default_root(repository, said.worktree_dir), name)
     branch, remark = _branch(store, checkpoint) if in_run else (None, None)
     if said.limits.submodules and submodules.are_to_come(path):
         checkpoint = _with_submodules(store, checkpoint)
@@ -130,30 +132,29 @@ def _with_submodules(store: Checkpoints, checkpoint: Checkpoint) -> Checkpoint:
     return replace(checkpoint, worktree=replace(files, submodules=(*files.submodules, *more))) if more else checkpoint
 
 
-def _where_it_is(store: Checkpoints, run: str, path: str, *, is_asked_for: bool) -> tuple[str, list[str]]:
+def _where_it_is(store: Checkpoints, run: str, directory: str | None) -> tuple[str | None, list[str]]:
     """Returns where the worktree of a run is, which has one: another one would begin with what is recorded, and each go its own way.
 
     What somebody should know of that comes with it.
 
     Args:
-        path: where it is made if there is none.
-        is_asked_for: whether the caller has named that.
+        directory: where somebody wants it; None for anywhere, and then returned where there is none.
 
     Raises:
-        WorktreeError: he has, and it is elsewhere.
+        WorktreeError: it is elsewhere.
     """
     remarks: list[str] = []
-    there = ownership.of_run(store.repository, run, path)
+    there = ownership.of_run(store.repository, run, directory or os.path.join(known_root(store.repository) or "", run))
     if there is None:
         there, remarks = _moved(store, run)
-    if there is None or os.path.realpath(there) == os.path.realpath(path):
-        return path, remarks
-    if is_asked_for:
+    if directory is None:
+        return there, remarks
+    if there is not None and os.path.realpath(there) != os.path.realpath(directory):
         hint = "leave the directory out to go on there"
-        if not os.path.lexists(path) and not modules.are_there(store.repository):  # git moves none that has submodules
-            hint += f"; or move it: git worktree move -f -f {shell_word(there)} {shell_word(path)}"
+        if not os.path.lexists(directory) and not modules.are_there(store.repository):  # git moves none that has submodules
+            hint += f"; or move it: git worktree move -f -f {shell_word(there)} {shell_word(directory)}"
         raise WorktreeError(f"run {run} has its worktree already, at {there}", hint=hint)
-    return there, remarks
+    return directory, remarks
 
 
 def _moved(store: Checkpoints, run: str) -> tuple[str | None, list[str]]:
