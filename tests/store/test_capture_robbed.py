@@ -122,6 +122,25 @@ def test_a_restore_is_completed_by_the_same_command(changed: Checkout, tmp_path:
         assert changed.git("status", "--porcelain=v2") == status
 
 
+@pytest.mark.parametrize(
+    ("word", "path", "is_replaced"), [("status", None, False), ("read-tree", None, True), ("diff-index", "changed.t", True)]
+)
+def test_a_restore_says_how_to_go_back_where_files_may_be_replaced(
+    changed: Checkout, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, word: str, path: str | None, *, is_replaced: bool
+) -> None:
+    robber = Robber(changed, tmp_path, monkeypatch, word, again=False)
+    with Store.open(changed.path, adapter="plumbing") as store:
+        made = store.save("x")
+        (changed.path / "changed.t").write_bytes(b"3\r\n")
+        robber.wait()
+        with pytest.raises(IndexGone) as caught:
+            store.restore(made, [] if path is None else [path])
+        back = ", or go back to what was there before: git ckpt undo" if is_replaced else ""
+        assert caught.value.hint == f"run the command again{back}"
+        store.restore(made)
+        assert (changed.path / "changed.t").read_bytes() == b"2\r\n"
+
+
 def test_an_index_that_is_not_there_is_an_empty_one(checkout: Checkout) -> None:
     Path(checkout.git("rev-parse", "--path-format=absolute", "--git-path", "index")).unlink()
     with Store.open(checkout.path, adapter="plumbing") as store:

@@ -35,6 +35,11 @@ _LATER = 2.0
 _NOT_UP_TO_DATE = re.compile(r"not uptodate|would be (?:overwritten|removed|lost)")
 
 
+def changed(what: str) -> BusyError:
+    """Returns the error that says of files that somebody has changed them meanwhile."""
+    return BusyError(f"a file changed while it was to be replaced: {what}", hint="look at git status, then run the command again")
+
+
 def is_out_of_date(error: GitError) -> bool:
     """Tells whether git found a file that is not as its index says."""
     return _NOT_UP_TO_DATE.search(error.stderr) is not None

@@ -17,7 +17,7 @@ from gitckpt.git.worktree import operation, provenance
 from gitckpt.git.worktree.index import PrivateIndex
 from gitckpt.model import ids
 from gitckpt.model.checkpoint import SAFETY, Checkpoint
-from gitckpt.model.errors import BusyError, WorktreeError
+from gitckpt.model.errors import WorktreeError
 from gitckpt.model.names import first_of, quoted
 from gitckpt.model.values import replace
 from gitckpt.store.checkpoints import Checkpoints
@@ -188,10 +188,12 @@ class _Restore:
             if coming := gap.sentences(is_done=False):
                 announce(coming)
             safety = self._record_safety(captured, {**shape.state, **self.submodules.state})
-            held = self._write(index, plan, found, expected, shape) if exchange is None else self._replace(index, exchange, shape)
+            with undoing.offered(self._step):
+                held = self._write(index, plan, found, expected, shape) if exchange is None else self._replace(index, exchange, shape)
         held += replacement.complete(self._repository, pending)
         if exchange is None:
-            self._verify(plan, expected, shape)
+            with undoing.offered(self._step):
+                self._verify(plan, expected, shape)
         self.submodules.bring_back()
         self._departures.take(safety)
         undoing.finish(self._store, self._step, self._checkpoint.id)
@@ -303,7 +305,7 @@ class _Restore:
             shape.apply(self._repository)
             differing = [str(one) for one in exchange.missed()]
         except Interference as error:
-            raise _changed(str(error)) from None
+            raise replacement.changed(str(error)) from None
         except OSError as error:
             raise self._unwritten(f"{error.strerror}: {os.fsdecode(error.filename or '')}") from None
         self._require_none([*differing, *comparison.unshaped(self._repository, shape.directories, shape.modes)])
@@ -324,7 +326,7 @@ class _Restore:
             if shape.apply(self._repository):
                 index.refresh()  # the time of their last change is another one by now
         except GitError as error:
-            raise (_changed(error.message) if replacement.is_out_of_date(error) else self._unwritten(error.message)) from None
+            raise (replacement.changed(error.message) if replacement.is_out_of_date(error) else self._unwritten(error.message)) from None
         exactness.bring_back(index, plan.exactness, configured, blobs)
         if self._paths:
             self._write_index_of_paths(plan)
@@ -391,7 +393,3 @@ def _inside(store: Checkpoints, checkpoint: Checkpoint, dry_run: bool) -> Return
     failures = one.submodules.failures
     said = [each for each in done.remarks if each.removeprefix(_OF_SUBMODULE) not in failures]
     return Returned(done.changes, said, one.is_due, failures, one.submodules.advice)
-
-
-def _changed(what: str) -> BusyError:
-    return BusyError(f"a file changed while it was to be replaced: {what}", hint="look at git status, then run the command again")

@@ -6,6 +6,7 @@ what it has left half done is no step. The file may be lost: then all safety che
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 from collections.abc import Sequence
@@ -16,6 +17,7 @@ from gitckpt.git.contents import exchange
 from gitckpt.git.files import atomic, premises
 from gitckpt.git.lock import Lock
 from gitckpt.git.objects import diff
+from gitckpt.git.worktree.complaints import IndexGone
 from gitckpt.model import ids
 from gitckpt.model.checkpoint import SAFETY
 from gitckpt.model.errors import InvalidCheckpoint, NotFoundError, WorktreeError
@@ -27,6 +29,8 @@ from gitckpt.store.snapshot import comparison, manifest
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from gitckpt.git.repository import Repository
     from gitckpt.model.checkpoint import Checkpoint
     from gitckpt.store.checkpoints import Checkpoints
@@ -194,6 +198,15 @@ def finish(store: Checkpoints, kind: str, target: str) -> None:
 def way_back(kind: str) -> str:
     """Returns the command that takes a step back."""
     return "git ckpt redo" if kind == UNDO else "git ckpt undo"
+
+
+@contextlib.contextmanager
+def offered(kind: str) -> Iterator[None]:
+    """A context in which files are replaced: whoever deletes the private index meanwhile leaves some of them half-way, perhaps."""
+    try:
+        yield
+    except IndexGone as error:
+        raise error.but(hint=f"{error.hint}, or go back to what was there before: {way_back(kind)}") from None
 
 
 def skipped(gone: Sequence[str]) -> list[str]:
