@@ -352,6 +352,30 @@ class TestTheBranchOfARun:
         assert (opened.remarks, Checkout(Path(opened.path)).git("branch", "--show-current")) == ((), "")
 
 
+@pytest.mark.parametrize("along", [False, True])
+def test_a_repository_that_was_moved_finds_the_worktree_of_a_run(
+    plain: Store, make_store: MakeStore, main_checkout: Checkout, tmp_path: Path, *, along: bool
+) -> None:
+    """Which is elsewhere than where one would be made; another one would lack what was done there."""
+    made = plain.record("a-complete", {}, start="r")
+    before = tmp_path / "before"
+    before.mkdir()
+    main_checkout.path.rename(before / "project")
+    with make_store(before / "project") as store:
+        here = Path(resume(inside(store), made, str(before / "here")).path)
+    (here / "work").write_text("x\n")
+    if along:
+        before.rename(tmp_path / "after")
+        here = tmp_path / "after/here"
+    else:
+        (before / "project").rename(tmp_path / "after")
+    with make_store(tmp_path / "after/project" if along else tmp_path / "after") as store:
+        opened = resume(inside(store), made)
+        assert opened == Opened(str(here), made=False)
+        assert ownership.of_runs(inside(store).repository) == {made.run: str(here)}
+    assert Checkout(here).git("status", "--porcelain") == "?? work"
+
+
 def test_worktrees_of_others_are_never_touched(plain: Store, main_checkout: Checkout, made: Checkpoint, tmp_path: Path) -> None:
     for name in ("alive", "gone", "moved", "locked"):
         main_checkout.git("worktree", "add", "--quiet", "-b", name, str(tmp_path / name))

@@ -361,15 +361,32 @@ def moved_to(repository: Repository, git_dir: str, path: str, *more: str) -> str
 
 
 def went_along(repository: Repository, git_dir: str, path: str) -> bool:
-    """Tells whether a worktree was moved together with its repository, in or beside which it was: both name the other where it is not.
+    """Tells whether a worktree may have been moved with its repository, in or beside which it was. Args: as `moved_to`."""
+    return any(_is_left(place, git_dir) for place, _ in _along(repository, git_dir, path))
 
-    Args: as `moved_to`.
-    """
+
+def left_by(repository: Repository, git_dir: str, path: str) -> str | None:
+    """Returns where a worktree is whose repository was moved: without it, or together with it. Args: as `moved_to`."""
+    if _is_left(path, git_dir):
+        return path
+    places = _along(repository, git_dir, path)
+    return next((place for place, was in places if named_by(place) == was and not os.path.isdir(was)), None)
+
+
+def _is_left(place: str, git_dir: str) -> bool:
+    named = named_by(place)
+    return named is not None and not os.path.isdir(named) and os.path.basename(named) == os.path.basename(git_dir)
+
+
+def _along(repository: Repository, git_dir: str, path: str) -> list[tuple[str, str]]:
+    """Returns where a worktree may be that was moved with its repository, and where what is kept of it was before. Args: as `moved_to`."""
     top = main_worktree(repository) or repository.common_dir
     parts = path.split(os.sep)
-    candidates = (os.path.join(base, *parts[at:]) for base in (top, os.path.dirname(top)) for at in range(1, len(parts)))
-    named = (each for each in map(named_by, candidates) if each is not None)
-    return any(not os.path.isdir(each) and os.path.basename(each) == os.path.basename(git_dir) for each in named)
+    return [
+        (os.path.join(base, *parts[at:]), os.path.normpath(f"{os.sep.join(parts[:at])}/{os.path.relpath(git_dir, base)}"))
+        for base in (top, os.path.dirname(top))
+        for at in range(1, len(parts))
+    ]
 
 
 def content(path: str) -> str:

@@ -158,15 +158,20 @@ def _where_it_is(store: Checkpoints, run: str, directory: str | None) -> tuple[s
 
 
 def _moved(store: Checkpoints, run: str) -> tuple[str | None, list[str]]:
-    """Returns where somebody has moved the worktree of a run without telling git, as far as that can be found; git is told."""
+    """Returns where the worktree of a run is that somebody has moved without telling git, or whose repository he has; git is told.
+
+    Only as far as that can be found. What somebody should know of it comes with it.
+    """
     for git_dir, path in administration.registered(store.repository):
         owner = ownership.owner_in(git_dir)
-        if owner is None or owner.run != run or os.path.lexists(path):
+        if owner is None or owner.run != run:
             continue
-        moved = administration.moved_to(store.repository, git_dir, path)
+        moved = None if os.path.lexists(path) else administration.moved_to(store.repository, git_dir, path)
+        remarks = [f"it was moved there from {path}"] if moved is not None else []
+        moved = moved or administration.left_by(store.repository, git_dir, path)
         if moved is not None:
             administration.repair(store.repository, moved)
-            return moved, [f"it was moved there from {path}"]
+            return moved, remarks
     return None, []
 
 
