@@ -7,7 +7,9 @@ from pathlib import Path
 import pytest
 
 from gitckpt.durable.run import opener
+from gitckpt.durable.run.run import Run
 from gitckpt.model.checkpoint import Omitted, Pipeline
+from gitckpt.model.errors import WorktreeError
 from gitckpt.store.store import Store, inside
 from gitckpt.store.submodules import keeper
 from gitckpt.store.worktrees.resumption import resume
@@ -89,3 +91,15 @@ def test_a_submodule_that_hides_its_refs_from_others(plain: Store, lib: Checkout
     dirty(lib, inner)
     top = Path(resume(inside(plain), plain.save("a-complete", {})).path)
     assert [seen[1:] for seen in settled(*map(Checkout, (top / "lib", top / "lib/inner")))] == [seen[1:] for seen in settled(lib, inner)]
+
+
+def test_a_run_does_not_go_on_unasked_without_one_that_was_lost(plain: Store, main_checkout: Checkout, lib: Checkout) -> None:
+    with Run.start(plain, "build") as run:
+        run.phase("one", lambda: dirty(Checkout(Path(run.path, "lib")), Checkout(Path(run.path, "lib", "inner"))))
+        run.pause()
+    main_checkout.git("worktree", "remove", "--force", "--force", run.path)  # with its repositories of submodules
+    with pytest.raises(WorktreeError, match="the submodule lib did not come back: no repository of it is here") as raised:
+        Run.resume(plain, run.id)
+    assert raised.value.hint == f"do that in {run.path}; then, or to go on without: git ckpt resume {run.id}"
+    with Run.resume(plain, run.id) as again:
+        assert list(Path(again.path, "lib").iterdir()) == []

@@ -199,7 +199,7 @@ def reopen(store: Checkpoints, run: str, **how: Unpack[How]) -> Opening:
             store.relink(run)
         ended = _end_what_is_left(store, hold)
         with Exclusion(store.repository, hold):
-            opened = resumption.resume(store, newest, how.get("directory"))
+            opened = resumption.resume(store, newest, how.get("directory"), is_driven=True)
             if opened.unfiltered:  # nobody is there to notice what an agent makes of them
                 raise unfiltered.failure(opened.unfiltered, f"git ckpt resume {run}")
             there = administration.seen_from(store.repository, opened.path)

@@ -26,7 +26,9 @@ if TYPE_CHECKING:
     from gitckpt.store.records.entry import Entry
 
 
-def resume(store: Checkpoints, checkpoint: Checkpoint, directory: str | os.PathLike[str] | None = None) -> Opened:
+def resume(
+    store: Checkpoints, checkpoint: Checkpoint, directory: str | os.PathLike[str] | None = None, *, is_driven: bool = False
+) -> Opened:
     """Returns the worktree of a checkpoint, made if it is not there.
 
     The newest checkpoint of a run opens the run's worktree, in which every commit and `save` extends the run; any other one of its own.
@@ -36,6 +38,7 @@ def resume(store: Checkpoints, checkpoint: Checkpoint, directory: str | os.PathL
         checkpoint: what the worktree shall hold.
         directory: the worktree's path; by default where the worktree of the run is, whoever has moved it; else a directory named after run
             or checkpoint, where the settings say.
+        is_driven: whether nobody looks at it before a phase works there: a submodule that does not come back is an error, once.
 
     Raises:
         UsageError: the directory is no path.
@@ -71,12 +74,16 @@ def resume(store: Checkpoints, checkpoint: Checkpoint, directory: str | os.PathL
 
     wish = Wish(checkpoint, path, in_run=in_run, branch=branch, limits=said.limits, rescue=rescue)
     opened = opener.open_worktree(repository, store.objects, wish)
+    lacking = submodules.finish(store, opened.path, checkpoint, said.limits)
+    if is_driven and lacking:
+        there = f"do that in {shell_word(opened.path)}"
+        raise WorktreeError("; ".join(lacking), hint=f"{there}; then, or to go on without: git ckpt resume {checkpoint.run}")
     remarks = [
         *moved,
         *opened.remarks,
         *([remark] if remark and opened.made else []),
         *([is_elsewhere] if is_elsewhere and opened.made else []),
-        *submodules.finish(store, opened.path, checkpoint, said.limits),
+        *lacking,
     ]
     return replace(opened, remarks=tuple(remarks), behind=_behind(repository, opened.path, checkpoint) if in_run else None)
 
