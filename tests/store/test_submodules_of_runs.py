@@ -7,8 +7,10 @@ from pathlib import Path
 import pytest
 
 from gitckpt.durable.run import opener
+from gitckpt.durable.run.active_run import ActiveRun
+from gitckpt.durable.run.retry import Conduct
 from gitckpt.durable.run.run import Run
-from gitckpt.model.checkpoint import Omitted, Pipeline
+from gitckpt.model.checkpoint import Attempt, Omitted, Pipeline
 from gitckpt.model.errors import WorktreeError
 from gitckpt.store.store import Store, inside
 from gitckpt.store.submodules import keeper
@@ -103,3 +105,37 @@ def test_a_run_does_not_go_on_unasked_without_one_that_was_lost(plain: Store, ma
     assert raised.value.hint == f"do that in {run.path}; then, or to go on without: git ckpt resume {run.id}"
     with Run.resume(plain, run.id) as again:
         assert list(Path(again.path, "lib").iterdir()) == []
+
+
+def test_what_changed_in_one_since_a_failure_is_not_reset(plain: Store, lib: Checkout) -> None:
+    found: list[tuple[bool, bool]] = []
+
+    def work() -> None:
+        there = Path(run.path, "lib")
+        found.append(((there / "half").exists(), (there / "mended").exists()))
+        (there / "half").touch()
+        if not found[-1][1]:
+            raise OSError("not yet")
+
+    run = Run.start(plain, "build")
+    for _ in range(2):
+        with pytest.raises(OSError, match="not yet"), run:
+            run.phase("one", work, conduct=Conduct(on_resume="reset"))
+        run = Run.resume(plain, run.id)
+    Path(run.path, "lib", "mended").write_text("by hand\n")
+    with run:
+        run.phase("one", work, conduct=Conduct(on_resume="reset"))
+    assert found == [(False, False), (False, False), (True, True)]
+
+
+def test_a_phase_that_changes_one_has_changed_files(plain: Store, lib: Checkout, inner: Checkout) -> None:
+    def changed(*names: str) -> bool:
+        for name in names:
+            Path(run.path, "lib", name).write_text("x\n")
+        Checkout(Path(run.path, "lib")).git("checkout", "--quiet", "-B", f"branch-{len(names)}")
+        return run.has_changed_files(Attempt("one", 1))
+
+    with ActiveRun.start(inside(plain), "build") as run:
+        assert [changed(), changed("inner/new")] == [False, True]
+        Path(run.path, "lib/inner/new").unlink()
+        assert [changed(), changed("new")] == [False, True]

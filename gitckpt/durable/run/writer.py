@@ -27,6 +27,7 @@ from gitckpt.store.records.entry import WITHIN, Query
 from gitckpt.store.runs import trust, unwritten
 from gitckpt.store.runs.run_files import RunFiles
 from gitckpt.store.snapshot import manifest
+from gitckpt.store.submodules import keeper
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -273,7 +274,7 @@ class Writer:
         found = self._store.capture()
         tree = then.tree
         before, after = (manifest.read(self._store.repository, self._store.objects, oid, commit) for oid in (tree, found.tree))
-        return (before.files, before.raw) != (after.files, after.raw)
+        return (before.files, before.raw) != (after.files, after.raw) or keeper.differ(self._store, then.worktree, found)
 
     def was_worked_on(self) -> bool:
         """Tells whether commit or files of the worktree differ from what the driver recorded last."""

@@ -23,7 +23,7 @@ from gitckpt.model.values import replace
 from gitckpt.store import log
 from gitckpt.store.records import layout
 from gitckpt.store.records.entry import Query
-from gitckpt.store.snapshot import assurance
+from gitckpt.store.snapshot import assurance, manifest
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -93,6 +93,33 @@ def capture(store: AnyCheckpoints, found: Worktree, paths: Collection[bytes], li
         if entry.path not in done
     ]
     return replace(found, omitted=tuple(omitted), submodules=tuple(made))
+
+
+def differ(store: AnyCheckpoints, before: Worktree | None, after: Worktree) -> bool:
+    """Tells whether commit or files of a submodule differ that two captures of a worktree have in common, or of one within it.
+
+    Args:
+        store: of the worktree that they are in.
+        before: the earlier capture.
+        after: the later one.
+    """
+    known = {one.path: one for one in before.submodules} if before is not None else {}
+    pairs = [(known[one.path], one) for one in after.submodules if one.path in known]
+    return any(_differs(store, then, now) for then, now in pairs if then.checkpoint != now.checkpoint)
+
+
+def _differs(store: AnyCheckpoints, then: Submodule, now: Submodule) -> bool:
+    """Does what `differ` says for one of them, whose checkpoints may differ by no more than a branch."""
+    there = modules.seen_from(store.repository, modules.unquoted(now.path)) if then.git_sha == now.git_sha else None
+    if there is None:
+        return True
+    with contextlib.closing(store.seen_from(there, "plumbing")) as inner:
+        try:
+            before, after = inner.read(then.checkpoint), inner.read(now.checkpoint)
+            old, new = (manifest.contents_of(each, inner.repository, inner.objects) for each in (before, after))
+        except CkptError:
+            return True  # it is gone, or lacks something
+        return (old.files, old.raw) != (new.files, new.raw) or differ(inner, before.worktree, after.worktree or CLEAN)
 
 
 def of_tree(store: AnyCheckpoints, tree: str, but: Collection[str] = ()) -> tuple[Submodule, ...]:
