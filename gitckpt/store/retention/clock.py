@@ -22,6 +22,9 @@ epoch; the start of the machine that this was in, and how long after it. Where t
 
 _BOOT = "/proc/sys/kernel/random/boot_id"
 _GAP, _PROOF = 30 * DAY, DAY
+_HALTED = DAY
+"""So far a clock may have gone ahead of the other one: a virtual machine that is halted each night stops that, and has its clock set each
+morning. By a clock that is ahead no more than this, things go a day too early."""
 
 
 def doubt(repository: Repository, now: int) -> str | None:
@@ -34,7 +37,8 @@ def doubt(repository: Repository, now: int) -> str | None:
     beside = _running() if abs(now - times.now()) < HOUR else []  # it is of the clock of this machine, and of no other one
     gap = now - last
     is_same_start = bool(beside) and then[:1] == beside[:1]
-    is_right = abs(gap - (beside[1] - then[1])) <= HOUR if is_same_start else -HOUR <= gap <= _GAP
+    ahead, most = (gap - (beside[1] - then[1]), _HALTED) if is_same_start else (gap, _GAP)
+    is_right = -HOUR <= ahead <= most
     if not is_right:
         since = now
     with contextlib.suppress(OSError):  # on a full disk, what is older says as much
