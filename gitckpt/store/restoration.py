@@ -6,7 +6,7 @@ import os
 
 from gitckpt.model.arguments import paths_of, require_callable, require_path, words
 from gitckpt.model.checkpoint import Checkpoint
-from gitckpt.model.errors import WorktreeError
+from gitckpt.model.errors import UsageError, WorktreeError
 from gitckpt.store.upkeep import Upkeep
 
 TYPE_CHECKING = False
@@ -27,7 +27,7 @@ class Restoration(Upkeep):
     def restore(
         self,
         checkpoint: Checkpoint | str,
-        paths: Sequence[_Path] = (),
+        paths: Sequence[_Path] | None = None,
         *,
         dry_run: bool = False,
         announce: Callable[[Sequence[str]], None] = lambda _: None,
@@ -39,7 +39,7 @@ class Restoration(Upkeep):
 
         Args:
             checkpoint: a checkpoint, or its full id.
-            paths: only these, from the top of the worktree; by default all, with what is staged and an operation in progress.
+            paths: only these, from the top of the worktree, which is "."; by default all, with what is staged and an operation in progress.
             dry_run: whether to say only what would change.
             announce: is told, before the first file is replaced, what it means that the checkpoint is of another commit or branch than
                 HEAD, or in the middle of an operation, a sentence each; `apart` of the result says it afterwards. Not called where there
@@ -49,12 +49,12 @@ class Restoration(Upkeep):
         Raises:
             NotFoundError: one of the paths is neither here nor in the checkpoint.
             WorktreeError: something is in the way or missing; nothing was changed.
-            UsageError: `paths` is no list of paths.
+            UsageError: `paths` is no list of paths, or an empty one, or one of them is empty: who names none does not mean all.
         """
         from gitckpt.store.restore import restorer
 
         require_callable("announce", announce)
-        names = [os.fsencode(path) for path in paths_of(paths)]
+        names = _named(paths) if paths is not None else []
         return restorer.restore(self._checkpoints, self._given(checkpoint), names, dry_run=dry_run, announce=announce, trusted=trust)
 
     def undo(self, *, dry_run: bool = False, announce: Callable[[Sequence[str]], None] = lambda _: None) -> Restored:
@@ -242,3 +242,13 @@ class Restoration(Upkeep):
 
     def _given(self, checkpoint: Checkpoint | str) -> Checkpoint:
         return checkpoint if isinstance(checkpoint, Checkpoint) else self._checkpoints.read(checkpoint)
+
+
+def _named(paths: Sequence[_Path]) -> list[bytes]:
+    """Returns paths as git has them, that of the top as b""."""
+    names = [os.fsencode(path) for path in paths_of(paths)]
+    if not names:
+        raise UsageError("paths: the list is empty", hint="leave it out to restore all files; to restore none, do not call restore")
+    if b"" in names:
+        raise UsageError("paths: one of them is empty", hint='name "." for all files')
+    return [b"" if name == b"." else name for name in names]

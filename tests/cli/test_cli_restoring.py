@@ -57,6 +57,14 @@ def files(checkout: Checkout) -> dict[str, str]:
 
 
 class TestRestore:
+    @pytest.mark.parametrize("words", [[""], ["--", ""], ["README", ""]])
+    def test_an_empty_path_is_not_all_files(self, ckpt: Ckpt, checkout: Checkout, saved: str, words: list[str]) -> None:
+        before = files(checkout)
+        assert ckpt("restore", saved, *words, at=checkout.path) == Outcome(
+            2, "", "error: a path is empty\nhint: name . for all files from here on; leave paths out to restore all, with what is staged\n"
+        )
+        assert files(checkout) == before
+
     def test_says_what_it_did_and_how_to_go_back(self, ckpt: Ckpt, checkout: Checkout, saved: str) -> None:
         before = files(checkout)
         done = ckpt("restore", saved[:8], at=checkout)

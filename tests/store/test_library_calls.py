@@ -30,6 +30,8 @@ WRONG: dict[str, tuple[Callable[[Any], object], str]] = {
         "older_than: must be a whole number, not datetime.timedelta(days=3)",
     ),
     "a path to restore": (lambda store: store.restore(_saved(store), "README"), "paths: must be a list of paths, not 'README'"),
+    "no paths to restore": (lambda store: store.restore(_saved(store), []), "paths: the list is empty"),
+    "an empty path": (lambda store: store.restore(_saved(store), ["README", ""]), "paths: one of them is empty"),
     "a path to compare": (lambda store: store.diff(_saved(store), paths="README"), "paths: must be a list of paths, not 'README'"),
     "an option": (lambda store: store.diff(_saved(store), options="--stat"), "options: must be a list of strings, not '--stat'"),
 }
@@ -49,6 +51,12 @@ def test_what_cannot_be_meant_is_refused(plain: Store, main_checkout: Checkout, 
         call(plain)
     assert refused.value.message == said
     assert main_checkout.fingerprint() == before
+
+
+def test_the_top_is_all_files(plain: Store, main_checkout: Checkout) -> None:
+    saved = plain.save("plan")
+    main_checkout.write("README", "other\n")
+    assert [change.path for change in plain.restore(saved, ["."]).changes] == [b"README"]
 
 
 def test_ids_of_a_query_may_come_from_anywhere(plain: Store) -> None:

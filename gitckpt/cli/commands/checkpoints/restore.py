@@ -39,7 +39,7 @@ def restore(
     """
     with open_store(to_capture=True) as store:
         checkpoint = store.read(store.find(id_and_paths[0]))
-        paths = [_from_top(store, path) for path in id_and_paths[1:]]
+        paths = [_from_top(store, path) for path in id_and_paths[1:]] or None
         _print(store.restore(checkpoint, paths, dry_run=dry_run, announce=_warn, trust=trust), "undo", dry_run=dry_run, as_json=as_json)
 
 
@@ -82,6 +82,8 @@ def redo(
 
 def _from_top(store: Store, path: str) -> bytes:
     """Returns a path relative to the top; links that lead to the top are followed, those inside of it are paths of their own."""
+    if not path:  # git refuses it as well: a variable that is not set is not all files
+        raise UsageError("a path is empty", hint="name . for all files from here on; leave paths out to restore all, with what is staged")
     if store.worktree is None:
         return os.fsencode(path)
     top = os.path.realpath(store.worktree)
@@ -90,7 +92,7 @@ def _from_top(store: Store, path: str) -> bytes:
         if os.path.realpath(os.sep.join(parts[:number]) or os.sep) == top:
             return os.fsencode(os.sep.join([*parts[number:], last]))
     if os.path.realpath(os.sep.join([*parts, last])) == top:
-        return b""
+        return b"."
     raise UsageError(f"{path} is outside of the worktree {store.worktree}", hint="name paths inside of it")
 
 
