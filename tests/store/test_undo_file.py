@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from gitckpt.model.errors import WorktreeError
+from gitckpt.model.errors import NotFoundError, WorktreeError
 from gitckpt.store import chains, roster
 from gitckpt.store.restore import restorer
 from gitckpt.store.snapshot import seen
@@ -60,3 +60,41 @@ def test_what_lies_in_the_place_of_a_list_of_documents(main_checkout: Checkout, 
         store.record("plan-complete")
         assert chains.known(inside(store).repository, run) == frozenset()
         assert len(store.list()) == 4
+
+
+def test_what_was_fetched_is_no_step_back(main_checkout: Checkout, make_store: MakeStore, tmp_path: Path) -> None:
+    main_checkout.write("README", "one\n")
+    with make_store(main_checkout) as store:
+        saved = store.save("one-complete")
+        main_checkout.write("README", "two\n")
+        restorer.restore(inside(store), saved)
+    clone = Checkout(tmp_path / "clone")
+    main_checkout.git("clone", "--quiet", str(main_checkout.path), str(clone.path))
+    clone.git("fetch", "--quiet", "origin", "refs/checkpoints/*:refs/checkpoints/*", "refs/ckpt/*:refs/ckpt/*")
+    before = clone.fingerprint()
+    with make_store(clone) as other:
+        assert other.undo_steps() == []
+        with pytest.raises(NotFoundError, match="nothing was restored in this worktree"):
+            other.undo()
+        assert clone.fingerprint() == before
+        clone.write("README", "three\n")
+        restorer.restore(inside(other), saved)
+        other.undo()
+        with pytest.raises(NotFoundError, match="nothing further back"):
+            other.undo()
+    assert (clone.path / "README").read_text() == "three\n"
+
+
+def test_a_worktree_takes_no_step_of_an_earlier_one_with_its_name(main_checkout: Checkout, make_store: MakeStore, tmp_path: Path) -> None:
+    linked = Checkout(tmp_path / "linked")
+    for is_again in (False, True):
+        main_checkout.git("worktree", "add", "--quiet", "--detach", str(linked.path))
+        with make_store(linked) as store:
+            assert store.undo_steps() == []
+            if not is_again:
+                saved = store.save("one-complete")
+                linked.write("README", "two\n")
+                restorer.restore(inside(store), saved)
+                Path(inside(store).repository.git_dir, UNDO).unlink()
+                assert len(store.undo_steps()) == 1  # the file may be lost
+        main_checkout.git("worktree", "remove", "--force", str(linked.path))

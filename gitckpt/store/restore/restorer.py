@@ -281,6 +281,7 @@ class _Restore:
         """Records what is there now; from here on `undo` can bring it back."""
         state = {
             "worktree": undoing.name_of(self._repository),
+            "made": undoing.made_at(self._repository),
             "before": self._checkpoint.id,
             "paths": [as_text(path) for path in self._paths],
             **shape,

@@ -1,7 +1,8 @@
 """The steps that `undo` and `redo` walk: a small file in the worktree's administrative directory lists their safety checkpoints.
 
 A step is there from before its first file is replaced. One that never came to its end is open: both its sides stay within reach, and
-what it has left half done is no step. The file may be lost: then all safety checkpoints of this worktree count as steps back.
+what it has left half done is no step. The file may be lost: then all safety checkpoints of this worktree that were written here count as
+steps back. Those that were fetched are of a worktree elsewhere, and of those with its name some may be of one that was removed since.
 """
 
 from __future__ import annotations
@@ -17,12 +18,14 @@ from gitckpt.git.contents import exchange
 from gitckpt.git.files import atomic, premises
 from gitckpt.git.lock import Lock
 from gitckpt.git.objects import diff
+from gitckpt.git.worktree.administration import COMMONDIR
 from gitckpt.git.worktree.complaints import IndexGone
 from gitckpt.model import ids
 from gitckpt.model.checkpoint import SAFETY
 from gitckpt.model.errors import InvalidCheckpoint, NotFoundError, WorktreeError
 from gitckpt.model.names import shell_word
 from gitckpt.model.values import dataclass
+from gitckpt.store import chains, links
 from gitckpt.store.records import layout
 from gitckpt.store.records.entry import Query
 from gitckpt.store.snapshot import comparison, manifest
@@ -87,14 +90,39 @@ def name_of(repository: Repository) -> str:
     return os.path.basename(repository.git_dir) if repository.is_linked else ""
 
 
+def made_at(repository: Repository) -> str:
+    """Returns what tells a linked worktree from an earlier one of its name: when it was made; "" for the main one, or unknown."""
+    if not repository.is_linked:
+        return ""
+    try:
+        return str(os.stat(os.path.join(repository.git_dir, COMMONDIR)).st_mtime_ns)
+    except OSError:
+        return ""
+
+
 def read(store: Checkpoints) -> Stack:
     """Returns the steps of the store's worktree, those included whose checkpoints are gone."""
     found = _read(store.repository)
     if found is not None:
         return found
-    here = name_of(store.repository)
-    safeties = [entry.id for entry in store.list() if entry.trigger == SAFETY]
-    return Stack([each for each in reversed(safeties) if store.read(each).state.get("worktree") == here], [])
+    here, made = name_of(store.repository), made_at(store.repository)
+    undo = []
+    for entry in _safeties(store):
+        state = store.read(entry.id).state
+        if (state.get("worktree"), state.get("made", made)) == (here, made):
+            undo.append(entry.id)
+    return Stack(undo, [])
+
+
+def _safeties(store: Checkpoints) -> list[Entry]:
+    """Returns the safety checkpoints that were written here, the oldest first."""
+    found = [entry for entry in store.list() if entry.trigger == SAFETY]
+    outside = links.written_here(store.repository) if found else set()
+    return [
+        entry
+        for entry in reversed(found)
+        if (entry.id in outside if entry.run is None else chains.knows(store.repository, entry.run, entry.oid))
+    ]
 
 
 def next_step(store: Checkpoints, stack: Stack, kind: str) -> tuple[str | None, Sequence[str]]:
