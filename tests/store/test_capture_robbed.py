@@ -134,7 +134,7 @@ def test_a_restore_says_how_to_go_back_where_files_may_be_replaced(
         (changed.path / "changed.t").write_bytes(b"3\r\n")
         robber.wait()
         with pytest.raises(IndexGone) as caught:
-            store.restore(made, [] if path is None else [path])
+            store.restore(made, None if path is None else [path])
         back = ", or go back to what was there before: git ckpt undo" if is_replaced else ""
         assert caught.value.hint == f"run the command again{back}"
         store.restore(made)
