@@ -196,6 +196,21 @@ def test_of_a_run_that_people_drive_as_well(stage: Stage, tmp_path: Path) -> Non
     assert (path / "more").read_text() == "from there\n"
 
 
+def test_a_worktree_that_was_moved_is_brought_there_as_well(stage: Stage, tmp_path: Path) -> None:
+    path = Path(stage.ok("start", "login"))
+    run = stage.run()
+    other = Checkout(tmp_path / "other")
+    stage.checkout.git("clone", "--quiet", str(stage.checkout.path), str(other.path))
+    other.git("fetch", "--quiet", "origin", REFS, OWN)
+    theirs = Path(stage.ok("resume", run, "--trust", at=other.path))
+    (theirs / "more").write_text("from there\n")
+    stage.ok("save", at=theirs)
+    moved = path.rename(stage.checkout.path / "moved")
+    stage.checkout.git("fetch", "--quiet", str(other.path), REFS, OWN)
+    done = stage.ckpt("resume", run, "--trust")
+    assert (done.code, done.out.strip(), (moved / "more").exists()) == (0, str(moved), True)
+
+
 @pytest.mark.long
 def test_what_was_only_looked_at_is_not_gone_on_in(stage: Stage, elsewhere: Checkout) -> None:
     run = stage.run()

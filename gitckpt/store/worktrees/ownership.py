@@ -8,8 +8,9 @@ from __future__ import annotations
 import contextlib
 import os
 
+from gitckpt.git.files import atomic
 from gitckpt.git.repository import Repository
-from gitckpt.git.worktree.administration import elsewhere, lock_reason, moved_to, named_by, registered, seen_from, went_along, write_file
+from gitckpt.git.worktree.administration import content, elsewhere, lock_reason, moved_to, named_by, registered, seen_from, went_along
 from gitckpt.model import ids
 from gitckpt.model.errors import WorktreeError
 from gitckpt.model.names import shell_word
@@ -117,11 +118,12 @@ def behind(repository: Repository) -> str | None:
 
 
 def note_behind(repository: Repository, run: str, checkpoint_id: str) -> None:
-    """Notes that the worktree of a run, if it has one, stands at a checkpoint, and not at that which the run goes on from."""
-    path = of_runs(repository).get(run)
-    there = seen_from(repository, path) if path is not None else None
-    if there is not None and behind(there) is None:  # what was noted before is what it stands at
-        write_file(repository, os.path.join(there.git_dir, layout.BEHIND_FILE), f"{checkpoint_id}\n".encode("ascii"))
+    """Notes that the worktrees of a run, if it has any, stand at a checkpoint, and not at that which the run goes on from."""
+    for git_dir, _ in registered(repository):  # also of one that was moved, or is on a disk that is away: `resume` may find it later
+        one = owner_in(git_dir)
+        path = os.path.join(git_dir, layout.BEHIND_FILE)
+        if one is not None and one.run == run and not content(path):  # what was noted before is what it stands at
+            atomic.write(path, f"{checkpoint_id}\n".encode("ascii"))
 
 
 def forget_behind(repository: Repository) -> None:
