@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from gitckpt.durable.driver.pipelines import Pipelines
 from gitckpt.store import chains
 from tests.conftest import Checkout
 from tests.durable.stage import Stage, stage
@@ -196,7 +197,9 @@ def test_of_a_run_that_people_drive_as_well(stage: Stage, tmp_path: Path) -> Non
     assert (path / "more").read_text() == "from there\n"
 
 
-def test_a_worktree_that_was_moved_is_brought_there_as_well(stage: Stage, tmp_path: Path) -> None:
+@pytest.fixture
+def shared(stage: Stage, tmp_path: Path) -> tuple[str, Path, Checkout]:
+    """A run that people drive, its worktree here, and another repository where it has gone on."""
     path = Path(stage.ok("start", "login"))
     run = stage.run()
     other = Checkout(tmp_path / "other")
@@ -205,10 +208,46 @@ def test_a_worktree_that_was_moved_is_brought_there_as_well(stage: Stage, tmp_pa
     theirs = Path(stage.ok("resume", run, "--trust", at=other.path))
     (theirs / "more").write_text("from there\n")
     stage.ok("save", at=theirs)
-    moved = path.rename(stage.checkout.path / "moved")
     stage.checkout.git("fetch", "--quiet", str(other.path), REFS, OWN)
+    return run, path, other
+
+
+def test_a_worktree_that_was_moved_is_brought_there_as_well(stage: Stage, shared: tuple[str, Path, Checkout]) -> None:
+    run, path, _ = shared
+    moved = path.rename(stage.checkout.path / "moved")
     done = stage.ckpt("resume", run, "--trust")
     assert (done.code, done.out.strip(), (moved / "more").exists()) == (0, str(moved), True)
+    assert f"warning: it was moved there from {path}\n" in done.err
+    assert "as it was left" not in done.err
+
+
+def test_what_was_saved_since_is_not_replaced(stage: Stage, shared: tuple[str, Path, Checkout]) -> None:
+    run, path, _ = shared
+    with stage.store() as store:
+        adopted = store.newest(run)
+        Pipelines(store).require_ours([adopted], trust=True, show=lambda *_: None, adopt=True)
+    (path / "mine").write_text("saved\n")
+    stage.ok("save", at=path)
+    (path / "mine").write_text("edited\n")
+    done = stage.ckpt("resume", run)
+    assert (done.code, (path / "mine").read_text()) == (14, "edited\n")
+    assert f"to have what they made instead: git ckpt resume {adopted.id} --rewind" in done.err
+    assert (stage.ckpt("resume", run).code, (path / "mine").read_text(), (path / "more").exists()) == (0, "edited\n", False)
+    assert stage.ckpt("resume", adopted.id, "--rewind").code == 0
+    assert (path / "more").read_text() == "from there\n"
+
+
+def test_who_looks_at_one_that_others_completed_is_told_what_brings_it(stage: Stage, shared: tuple[str, Path, Checkout]) -> None:
+    run, path, other = shared
+    stage.ok("finish", run, at=other.path)
+    stage.checkout.git("fetch", "--quiet", str(other.path), REFS, OWN)
+    with stage.store() as store:
+        newest = store.newest(run)
+        Pipelines(store).require_ours([newest], trust=True, show=lambda *_: None, adopt=True)
+    done = stage.ckpt("resume", run, "--no-run")
+    assert done.err.endswith(f"to have what they made, too: git ckpt resume {newest.id} --rewind\n")
+    assert stage.ckpt("resume", newest.id, "--rewind").code == 0
+    assert (path / "more").read_text() == "from there\n"
 
 
 @pytest.mark.long

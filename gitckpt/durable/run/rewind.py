@@ -65,12 +65,21 @@ def catch_up(store: Checkpoints, files: RunFiles, newest: Checkpoint) -> tuple[s
         newest: its newest checkpoint, which was adopted.
 
     Raises:
-        WorktreeError: as `go_back`.
+        WorktreeError: as `go_back`; or something was recorded since it was adopted, as of the worktree as it stands: that is said once.
     """
-    stood_at = ownership.behind(store.repository)
-    if stood_at is None:
+    noted = ownership.behind(store.repository)
+    if noted is None:
         return ()
+    stood_at, adopted = noted
     safe: list[str] = []
+    if newest.id not in noted:
+        # A commit or a save in the worktree: what was edited there since is nothing to be replaced.
+        ownership.forget_behind(store.repository)
+        raise WorktreeError(
+            f"the worktree of run {newest.run} lacks what others have made until {adopted[: ids.SHORT]}, "
+            f"and {newest.id[: ids.SHORT]} was recorded since",
+            hint=f"to go on as it is: git ckpt resume {newest.run}; to have what they made instead: git ckpt resume {adopted} --rewind",
+        )
     if stood_at != newest.id:
         remove_locks(store.repository, str(newest.run))
         take_output_back(store, files, newest)

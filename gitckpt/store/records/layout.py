@@ -56,7 +56,7 @@ RUN_FILE = "ckpt-run"
 """In a worktree's administrative directory: names the run that the worktree belongs to, and the checkpoint it was made from."""
 
 BEHIND_FILE = "ckpt-behind"
-"""Beside that: names the checkpoint that the worktree stands at, where its run goes on from one that was fetched."""
+"""Beside that: names the checkpoint that the worktree stands at, where its run goes on from one that was fetched, and that one."""
 
 SUBMODULES_FILE = "ckpt-submodules"
 """In a worktree's administrative directory: its submodules are still to be made."""

@@ -107,7 +107,7 @@ def adopt(store: Checkpoints, run: str, head: str | None = None, *, by: str | No
     """
     ours = _ours(store, run) if by is None else None
     if ours is not None and ours.oid != head:  # before anything is adopted: then nobody can tell any more
-        ownership.note_behind(store.repository, run, ours.id)
+        ownership.note_behind(store.repository, run, ours.id, store.heads.head(run)[1].id)
     oids = [*(entry.oid for entry in reversed(store.list(Query(run=run)))), *([head] if head is not None else [])]
     files, above = chains.note(store.repository, by or run, oids)
     if not files:

@@ -108,22 +108,27 @@ def write_owner(repository: Repository, owner: Owner) -> None:
         json.dump({"checkpoint": owner.checkpoint, "run": owner.run}, file)
 
 
-def behind(repository: Repository) -> str | None:
-    """Returns which checkpoint a run's worktree stands at, where others have gone on with the run elsewhere; None where they have not."""
-    try:
-        with open(os.path.join(repository.git_dir, layout.BEHIND_FILE), encoding="ascii", errors="replace") as file:
-            return file.read().strip() or None
-    except FileNotFoundError:
-        return None
+def behind(repository: Repository) -> tuple[str, str] | None:
+    """Returns where a run's worktree stands, with whose run others have gone on elsewhere; None where they have not.
+
+    That is the checkpoint at which it stands, and the one of theirs that was adopted.
+    """
+    return _behind_in(repository.git_dir)
 
 
-def note_behind(repository: Repository, run: str, checkpoint_id: str) -> None:
-    """Notes that the worktrees of a run, if it has any, stand at a checkpoint, and not at that which the run goes on from."""
+def _behind_in(git_dir: str) -> tuple[str, str] | None:
+    stands_at, _, adopted = content(os.path.join(git_dir, layout.BEHIND_FILE)).partition(" ")
+    return (stands_at, adopted) if stands_at and adopted else None
+
+
+def note_behind(repository: Repository, run: str, checkpoint_id: str, adopted: str) -> None:
+    """Notes that the worktrees of a run, if it has any, stand at a checkpoint, and not at that which is about to be adopted."""
     for git_dir, _ in registered(repository):  # also of one that was moved, or is on a disk that is away: `resume` may find it later
         one = owner_in(git_dir)
-        path = os.path.join(git_dir, layout.BEHIND_FILE)
-        if one is not None and one.run == run and not content(path):  # what was noted before is what it stands at
-            atomic.write(path, f"{checkpoint_id}\n".encode("ascii"))
+        if one is not None and one.run == run:
+            before = _behind_in(git_dir)
+            stands_at = before[0] if before is not None else checkpoint_id
+            atomic.write(os.path.join(git_dir, layout.BEHIND_FILE), f"{stands_at} {adopted}\n".encode("ascii"))
 
 
 def forget_behind(repository: Repository) -> None:

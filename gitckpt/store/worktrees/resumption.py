@@ -102,7 +102,7 @@ def _behind(repository: Repository, path: str, checkpoint: Checkpoint) -> str | 
     """Returns the checkpoint at which a run's worktree stands; None where it is where its run is."""
     there = administration.seen_from(repository, path)
     stands_at = ownership.behind(there) if there is not None else None
-    return stands_at if stands_at != checkpoint.id else None
+    return stands_at[0] if stands_at is not None and stands_at[0] != checkpoint.id else None
 
 
 def _from_here(store: Checkpoints, checkpoint: Checkpoint) -> tuple[Checkpoint, str | None]:

@@ -9,7 +9,7 @@ from gitckpt.cli.screen import terminal
 from gitckpt.model import ids, times
 from gitckpt.model.errors import UsageError
 from gitckpt.model.names import shell_word
-from gitckpt.model.runstate import DRIVEN, rewinding_to
+from gitckpt.model.runstate import COMPLETE, DRIVEN, rewinding_to
 from gitckpt.model.values import replace
 
 TYPE_CHECKING = False
@@ -179,18 +179,22 @@ def _open(store: Store, checkpoint: Checkpoint, directory: str | None, *, catche
         catches_up: whether one that is behind its run, with which others have gone on, is brought to where that is.
     """
     opened = store.resume(checkpoint, directory)
-    if opened.behind is not None and catches_up:
+    is_brought = opened.behind is not None and catches_up
+    if is_brought:
         from gitckpt.durable.run.run import Run
 
         with Run.resume(store, str(checkpoint.run), adapter="plumbing", holder="git ckpt resume", again=True, directory=directory) as run:
             run.pause()
-        opened = replace(opened, remarks=tuple(run.remarks))
+        more = [each for each in run.remarks if each not in opened.remarks]
+        opened = replace(opened, remarks=(*opened.remarks, *more), behind=None)
     what = f"the worktree of {checkpoint.id[: ids.SHORT]} ({checkpoint.phase})"
-    terminal.remark(f"made {what}" if opened.made else f"{what} was there already, and is as it was left")
+    terminal.remark(f"made {what}" if opened.made else f"{what} was there already{'' if is_brought else ', and is as it was left'}")
     for remark in opened.remarks:
         terminal.warn(remark)
-    if opened.behind is not None and not catches_up:
-        terminal.warn(f"others have gone on with its run since; to have what they made, too: git ckpt resume {checkpoint.run}")
+    if opened.behind is not None:
+        is_complete = store.history(str(checkpoint.run)).summary.status == COMPLETE  # then there is nothing to go on with
+        there = f"{checkpoint.id} --rewind" if is_complete else checkpoint.run
+        terminal.warn(f"others have gone on with its run since; to have what they made, too: git ckpt resume {there}")
     target = None if opened.made else _cut_off(store, checkpoint)
     if target is not None:
         then = f"to have what was there before: git ckpt resume {checkpoint.id} --rewind"
