@@ -237,6 +237,20 @@ def test_what_was_saved_since_is_not_replaced(stage: Stage, shared: tuple[str, P
     assert (path / "more").read_text() == "from there\n"
 
 
+def test_what_is_left_of_theirs_comes_where_the_newest_was_removed(stage: Stage, shared: tuple[str, Path, Checkout]) -> None:
+    run, path, other = shared
+    theirs = other.path / ".ckpt/worktrees" / run
+    (theirs / "more").write_text("wrong\n")
+    stage.ok("save", at=theirs)
+    stage.checkout.git("fetch", "--quiet", str(other.path), REFS, OWN)
+    with stage.store() as store:
+        newest = store.newest(run)
+        Pipelines(store).require_ours([newest], trust=True, show=lambda *_: None, adopt=True)
+        store.remove([newest.id])
+    assert stage.ckpt("resume", run).code == 0
+    assert (path / "more").read_text() == "from there\n"
+
+
 def test_who_looks_at_one_that_others_completed_is_told_what_brings_it(stage: Stage, shared: tuple[str, Path, Checkout]) -> None:
     run, path, other = shared
     stage.ok("finish", run, at=other.path)

@@ -107,6 +107,30 @@ def test_a_run_does_not_go_on_unasked_without_one_that_was_lost(plain: Store, ma
         assert list(Path(again.path, "lib").iterdir()) == []
 
 
+def test_nor_where_others_have_gone_on_with_one_of_theirs(plain: Store, main_checkout: Checkout, lib: Checkout, tmp_path: Path) -> None:
+    with Run.start(plain, "build") as run:
+        run.pause()
+    other = Checkout(tmp_path / "other")
+    main_checkout.git("clone", "--quiet", str(main_checkout.path), str(other.path))
+    other.git("config", "submodule.lib.url", str(lib.path))
+    refs = [f"+refs/{each}/*:refs/{each}/*" for each in ("checkpoints", "ckpt", "keep")]
+    other.git("fetch", "--quiet", "origin", *refs)
+    with Store.open(str(other.path)) as theirs:
+        with pytest.raises(WorktreeError, match="the submodule lib did not come back"):
+            Run.resume(theirs, run.id, trust=True)
+        there = Run.resume(theirs, run.id)
+        Checkout(Path(there.path)).git("-c", "protocol.file.allow=always", "submodule", "--quiet", "update", "--init", "--", "lib")
+        there.phase("one", lambda: Path(there.path, "lib", "more").write_text("from there\n"))
+        there.phase("two", lambda: Path(there.path, "more").write_text("from there\n"))
+        there.close()
+    main_checkout.git("fetch", "--quiet", str(other.path), *refs)
+    with pytest.raises(WorktreeError, match="all else came back, but not every submodule: lib") as raised:
+        Run.resume(plain, run.id, trust=True)
+    assert str(raised.value.hint).endswith(f"in {run.path}; then, or to go on without: git ckpt resume {run.id}")
+    with Run.resume(plain, run.id) as again:
+        assert (Path(again.path, "more").exists(), Path(again.path, "lib", "more").exists()) == (True, False)
+
+
 def test_what_changed_in_one_since_a_failure_is_not_reset(plain: Store, lib: Checkout) -> None:
     found: list[tuple[bool, bool]] = []
 

@@ -15,9 +15,10 @@ from gitckpt.git.worktree.index import PrivateIndex
 from gitckpt.model import ids
 from gitckpt.model.checkpoint import PHASE, SAFETY, Checkpoint
 from gitckpt.model.errors import WorktreeError
+from gitckpt.model.names import shell_word
 from gitckpt.store.checkpoints import Checkpoints
 from gitckpt.store.records import layout
-from gitckpt.store.restore import restorer
+from gitckpt.store.restore import restorer, submodules
 from gitckpt.store.runs import run_files, trust
 from gitckpt.store.runs.run_files import RunFiles
 from gitckpt.store.snapshot import comparison, manifest
@@ -72,7 +73,7 @@ def catch_up(store: Checkpoints, files: RunFiles, newest: Checkpoint) -> tuple[s
         return ()
     stood_at, adopted = noted
     safe: list[str] = []
-    if newest.id not in noted:
+    if newest.id not in noted and store.refs.read(layout.CHECKPOINTS + adopted) is not None:  # else somebody has removed that
         # A commit or a save in the worktree: what was edited there since is nothing to be replaced.
         ownership.forget_behind(store.repository)
         raise WorktreeError(
@@ -83,7 +84,16 @@ def catch_up(store: Checkpoints, files: RunFiles, newest: Checkpoint) -> tuple[s
     if stood_at != newest.id:
         remove_locks(store.repository, str(newest.run))
         take_output_back(store, files, newest)
-        safe = go_back(store, newest)
+        try:
+            safe = go_back(store, newest)
+        except WorktreeError as error:
+            advice = submodules.advice_of(error)
+            if advice is None:
+                raise
+            ownership.forget_behind(store.repository)  # said once, as of one that is made anew: the files may be out of reach for good
+            place = shell_word(str(store.repository.worktree))
+            first = f"{advice}; then git ckpt restore {newest.id[: ids.SHORT]} in {place}; then, or " if advice else ""
+            raise error.but(hint=f"{first}to go on without: git ckpt resume {newest.run}") from None
     ownership.forget_behind(store.repository)
     if not safe:
         return ()

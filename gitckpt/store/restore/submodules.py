@@ -53,6 +53,11 @@ class _Incomplete(WorktreeError):
         self.advice = advice
 
 
+def advice_of(error: CkptError) -> str | None:
+    """Returns what helps where all but submodules came back, "" where nothing does; None where an error says something else."""
+    return error.advice if isinstance(error, _Incomplete) else None
+
+
 @dataclass(frozen=True, slots=True)
 class Returned:
     """What became of one submodule, or would.
