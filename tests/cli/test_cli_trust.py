@@ -237,6 +237,32 @@ def test_what_was_saved_since_is_not_replaced(stage: Stage, shared: tuple[str, P
     assert (path / "more").read_text() == "from there\n"
 
 
+def test_nor_where_it_was_saved_before_the_run_was_adopted(stage: Stage, shared: tuple[str, Path, Checkout]) -> None:
+    run, path, _ = shared
+    (path / "mine").write_text("saved\n")
+    stage.ok("save", at=path)
+    (path / "mine").write_text("edited\n")
+    done = stage.ckpt("resume", run, "--trust")
+    assert (done.code, (path / "mine").read_text()) == (14, "edited\n")
+    assert "lacks what others have made until" in done.err
+    assert (stage.ckpt("resume", run).code, (path / "mine").read_text()) == (0, "edited\n")
+
+
+def test_nor_where_only_a_full_disk_has_left_it_out_of_the_chain(stage: Stage) -> None:
+    path = Path(stage.ok("start", "login"))
+    run = stage.run()
+    chain = stage.checkout.path / ".git/ckpt/chains" / run
+    before = chain.read_bytes()
+    (path / "mine").write_text("saved\n")
+    stage.ok("save", at=path)
+    chain.write_bytes(before)
+    (path / "mine").write_text("edited\n")
+    assert stage.ckpt("resume", run).code == 2
+    done = stage.ckpt("resume", run, "--trust")
+    assert (done.code, (path / "mine").read_text()) == (0, "edited\n")
+    assert "its worktree was as" not in done.err
+
+
 def test_what_is_left_of_theirs_comes_where_the_newest_was_removed(stage: Stage, shared: tuple[str, Path, Checkout]) -> None:
     run, path, other = shared
     theirs = other.path / ".ckpt/worktrees" / run

@@ -15,7 +15,7 @@ from gitckpt.git.process import GitError
 from gitckpt.model import ids
 from gitckpt.model.errors import CkptError, UsageError, WorktreeError
 from gitckpt.model.readers import codec, statediff
-from gitckpt.store import chains
+from gitckpt.store import chains, links
 from gitckpt.store.records import layout
 from gitckpt.store.records.entry import Query
 from gitckpt.store.runs.run_files import ENTRY, INPUT
@@ -105,14 +105,25 @@ def adopt(store: Checkpoints, run: str, head: str | None = None, *, by: str | No
     Raises:
         CkptError: it cannot be noted.
     """
-    ours = _ours(store, run) if by is None else None
-    if ours is not None and ours.oid != head:  # before anything is adopted: then nobody can tell any more
-        ownership.note_behind(store.repository, run, ours.id, store.heads.head(run)[1].id)
+    if by is None:
+        _note_theirs(store, run, head)  # before anything is adopted: then nobody can tell any more
     oids = [*(entry.oid for entry in reversed(store.list(Query(run=run)))), *([head] if head is not None else [])]
     files, above = chains.note(store.repository, by or run, oids)
     if not files:
         raise CkptError(f"it cannot be noted that run {run} is adopted", hint="see why: git ckpt doctor")
     disk.flush(files, above)
+
+
+def _note_theirs(store: Checkpoints, run: str, head: str | None) -> None:
+    """Notes with the worktrees of a run, which stand where the run was before others have gone on with it, what those lack."""
+    ours = _ours(store, run)
+    if ours is None or ours.oid == head:
+        return
+    # A commit or a save in the worktree after a fetch is not in the chain, nor is what a full disk has left out of it: the files are here.
+    here = links.written_here(store.repository)
+    theirs = [entry.id for entry in store.list(Query(run=run)) if not (entry.id in here or chains.knows(store.repository, run, entry.oid))]
+    if theirs:
+        ownership.note_behind(store.repository, run, ours.id, theirs[0])
 
 
 def refusal(store: Checkpoints, checkpoint: Checkpoint, account: Sequence[str]) -> Untrusted:
