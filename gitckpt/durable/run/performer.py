@@ -87,7 +87,7 @@ class Performer:
         if not coming.is_first:
             self._writer.flush()
             # Where the last attempt ended orderly and the files have changed since, somebody has worked there.
-            resets = conduct.on_resume != KEEP and (coming.crashed or not self._writer.was_worked_on())
+            resets = conduct.on_resume != KEEP and (coming.crashed or not self._writer.was_worked_on(attempt.phase))
             attempt = self._writer.prepare_again(attempt, resets=resets)
         session.last_attempt = attempt
         self._writer.count_attempt(attempt)

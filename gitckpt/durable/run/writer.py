@@ -16,7 +16,7 @@ from gitckpt.model import toml
 from gitckpt.model.checkpoint import HOOK_TRIGGERS, MANUAL, PHASE, STEP, Attempt, Checkpoint, Pipeline, Progress
 from gitckpt.model.errors import CkptError, NotFoundError, StateError, UsageError
 from gitckpt.model.names import shell_word
-from gitckpt.model.phase import NOT_PHASES, split
+from gitckpt.model.phase import NOT_PHASES, REWOUND, split
 from gitckpt.model.values import replace
 from gitckpt.store import log
 from gitckpt.store.checkpoints import Checkpoints
@@ -276,16 +276,24 @@ class Writer:
         before, after = (manifest.read(self._store.repository, self._store.objects, oid, commit) for oid in (tree, found.tree))
         return (before.files, before.raw) != (after.files, after.raw) or keeper.differ(self._store, then.worktree, found)
 
-    def was_worked_on(self) -> bool:
-        """Tells whether commit or files of the worktree differ from what the driver recorded last."""
-        # Not from the newest checkpoint: a commit or a save of whoever has worked there since extends the run as well.
-        entries = trust.written_here(self._store, Query(run=self._run))
-        recorded = next((entry.id for entry in entries if entry.trigger not in _OF_OTHERS), self.newest.id)
-        return self.differs_from(recorded)
+    def was_worked_on(self, phase: str) -> bool:
+        """Tells whether commit or files of the worktree differ from what the driver recorded last of a phase."""
+        # Not from the newest checkpoint: a commit or a save of whoever has worked there since extends the run as well, and whoever takes
+        # the run back to that, or has the phase done again, means it to stay.
+        target = None
+        for entry in trust.written_here(self._store, Query(run=self._run)):
+            if target not in (None, entry.id):
+                continue
+            target = None
+            if entry.phase == REWOUND:
+                target = trust.read(self._store, self._run, entry.id).rewound_to
+            elif entry.trigger not in _OF_OTHERS and split(entry.phase)[0] == phase:
+                return self.differs_from(entry.id)
+        return self.differs_from(self.newest.id)
 
     def _note(self, label: str, details: Details) -> None:
         """Knows at once what the checkpoint will say of the phases that are complete."""
-        from gitckpt.model.phase import REWOUND, completed_after
+        from gitckpt.model.phase import completed_after
 
         pipeline: Pipeline | None = details.get("pipeline")
         if (details.get("rewound_to") or label == REWOUND) and pipeline is not None:
