@@ -9,7 +9,7 @@ from types import NoneType, TracebackType
 from gitckpt.git.repository import open_repository
 from gitckpt.model import ids
 from gitckpt.model.arguments import instances, require, require_path, require_text, strings
-from gitckpt.model.errors import NotFoundError
+from gitckpt.model.errors import NotFoundError, UsageError
 from gitckpt.store.checkpoints import Checkpoints
 from gitckpt.store.listener import Listener
 from gitckpt.store.supervision import Supervision
@@ -37,6 +37,11 @@ class Store(Supervision):
     Threads may share it: each call does what it would do alone, and calls that record or list take turns. `close` comes after the last
     of them, and a process that was forked opens a store of its own.
     """
+
+    def __init__(self, checkpoints: Checkpoints) -> None:
+        if not isinstance(checkpoints, Checkpoints):
+            raise UsageError("a store is not made of a path", hint="open it: Store.open(path)")
+        super().__init__(checkpoints)
 
     @classmethod
     def open(cls, path: str | os.PathLike[str] = ".", *, adapter: str = "auto", listener: Listener | None = None) -> Self:

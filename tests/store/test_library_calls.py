@@ -33,6 +33,7 @@ WRONG: dict[str, tuple[Callable[[Any], object], str]] = {
     "no paths to restore": (lambda store: store.restore(_saved(store), []), "paths: the list is empty"),
     "an empty path": (lambda store: store.restore(_saved(store), ["README", ""]), "paths: one of them is empty"),
     "a path to compare": (lambda store: store.diff(_saved(store), paths="README"), "paths: must be a list of paths, not 'README'"),
+    "a store of a path": (lambda _: Store("."), "a store is not made of a path"),  # type: ignore[arg-type]
     "an option": (lambda store: store.diff(_saved(store), options="--stat"), "options: must be a list of strings, not '--stat'"),
 }
 
