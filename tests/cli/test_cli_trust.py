@@ -180,23 +180,6 @@ def test_the_worktree_is_brought_to_where_others_have_gone_on_with_the_run(stage
         assert [store.file(entry.id, "mine") for entry in held if entry.tree][-1] == b"by hand, after the failure\n"
 
 
-@pytest.mark.long
-def test_of_a_run_that_people_drive_as_well(stage: Stage, tmp_path: Path) -> None:
-    path = Path(stage.ok("start", "login"))
-    run = stage.run()
-    other = Checkout(tmp_path / "other")
-    stage.checkout.git("clone", "--quiet", str(stage.checkout.path), str(other.path))
-    other.git("fetch", "--quiet", "origin", REFS, OWN)
-    theirs = Path(stage.ok("resume", run, "--trust", at=other.path))
-    (theirs / "more").write_text("from there\n")
-    stage.ok("save", at=theirs)
-    stage.checkout.git("fetch", "--quiet", str(other.path), REFS, OWN)
-    assert stage.ckpt("resume", run, "--no-run").code == 0
-    assert not (path / "more").exists()
-    assert stage.ok("resume", run, "--trust") == str(path)
-    assert (path / "more").read_text() == "from there\n"
-
-
 @pytest.fixture
 def shared(stage: Stage, tmp_path: Path) -> tuple[str, Path, Checkout]:
     """A run that people drive, its worktree here, and another repository where it has gone on."""
@@ -210,6 +193,15 @@ def shared(stage: Stage, tmp_path: Path) -> tuple[str, Path, Checkout]:
     stage.ok("save", at=theirs)
     stage.checkout.git("fetch", "--quiet", str(other.path), REFS, OWN)
     return run, path, other
+
+
+@pytest.mark.long
+def test_of_a_run_that_people_drive_as_well(stage: Stage, shared: tuple[str, Path, Checkout]) -> None:
+    run, path, _ = shared
+    assert stage.ckpt("resume", run, "--no-run").code == 0
+    assert not (path / "more").exists()
+    assert stage.ok("resume", run, "--trust") == str(path)
+    assert (path / "more").read_text() == "from there\n"
 
 
 def test_a_worktree_that_was_moved_is_brought_there_as_well(stage: Stage, shared: tuple[str, Path, Checkout]) -> None:

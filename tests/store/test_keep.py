@@ -97,6 +97,21 @@ def names(checkout: Checkout, commits: list[str]) -> list[str]:
     return [*said, *(every[commit] for commit in commits)]
 
 
+def require_kept_without_its_branch(make_store: MakeStore, checkout: Checkout, tmp_path: Path) -> None:
+    """Records the commit of a branch, and once more on it when that is gone, while another branch has gone on from there."""
+    checkout.git("checkout", "--quiet", "-b", "topic")
+    commit = checkout.commit()
+    with make_store(checkout) as store:
+        store.record("on-topic")
+        checkout.git("checkout", "--quiet", "-b", "beyond")
+        checkout.commit()
+        checkout.git("checkout", "--quiet", "--detach", "topic")
+        checkout.git("branch", "-D", "topic")
+        store.record("on-nothing")
+    assert kept(checkout) == {commit: held(checkout, commit)}
+    require_same_names(checkout, tmp_path)
+
+
 def require_same_names(checkout: Checkout, tmp_path: Path) -> None:
     """Asserts that git calls every commit of branches, tags and remote-tracking branches as it does where there are no refs of ours."""
     spaces = ("refs/heads", "refs/tags", "refs/remotes")
@@ -501,17 +516,7 @@ class TestNames:
                 require_same_names(main_checkout, tmp_path)
 
     def test_of_the_commit_itself_once_its_branch_is_gone(self, make_store: MakeStore, main_checkout: Checkout, tmp_path: Path) -> None:
-        main_checkout.git("checkout", "--quiet", "-b", "topic")
-        commit = main_checkout.commit()
-        with make_store(main_checkout) as store:
-            store.record("on-topic")
-            main_checkout.git("checkout", "--quiet", "-b", "beyond")
-            main_checkout.commit()
-            main_checkout.git("checkout", "--quiet", "--detach", "topic")
-            main_checkout.git("branch", "-D", "topic")
-            store.record("on-nothing")
-        assert kept(main_checkout) == {commit: held(main_checkout, commit)}
-        require_same_names(main_checkout, tmp_path)
+        require_kept_without_its_branch(make_store, main_checkout, tmp_path)
 
     @pytest.mark.parametrize("packed", [False, True])
     def test_of_lines_that_have_their_branches_no_record_sorts_anything(

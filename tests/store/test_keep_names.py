@@ -21,7 +21,7 @@ from gitckpt.store.retention import maintenance
 from gitckpt.store.store import Store, inside
 from tests.conftest import Checkout
 from tests.store.conftest import MakeStore
-from tests.store.test_keep import age, held, kept, linked, lost, require_same_names
+from tests.store.test_keep import age, held, kept, linked, lost, require_kept_without_its_branch, require_same_names
 
 
 def committed(checkout: Checkout, *parents: str, at: int) -> str:
@@ -452,17 +452,7 @@ class TestInAReftable:
             require_same_names(checkout, tmp_path)
 
     def test_of_the_commit_itself_once_its_branch_is_gone(self, make_store: MakeStore, checkout: Checkout, tmp_path: Path) -> None:
-        checkout.git("checkout", "--quiet", "-b", "topic")
-        commit = checkout.commit()
-        with make_store(checkout) as store:
-            store.record("on-topic")
-            checkout.git("checkout", "--quiet", "-b", "beyond")
-            checkout.commit()
-            checkout.git("checkout", "--quiet", "--detach", "topic")
-            checkout.git("branch", "-D", "topic")
-            store.record("on-nothing")
-        assert kept(checkout) == {commit: held(checkout, commit)}
-        require_same_names(checkout, tmp_path)
+        require_kept_without_its_branch(make_store, checkout, tmp_path)
 
     def test_of_lines_that_have_their_branches_nothing_is_sorted(
         self, make_store: MakeStore, checkout: Checkout, monkeypatch: pytest.MonkeyPatch

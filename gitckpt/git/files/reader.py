@@ -31,6 +31,9 @@ _MANY = 12
 _LONG = 8 << 10
 """In bytes: what the file of a ref says is shorter, as no path is longer than half of that."""
 
+_WHOLE = 1 << 30
+"""In bytes: more than any file of git's has that is read whole."""
+
 _DEEP = 100
 _LINE = 1024
 """Longer lines of `packed-refs` are not plain."""
@@ -269,7 +272,13 @@ def _patched(base: bytes, delta: bytes) -> bytes:
 
 def cuts(repository: Repository) -> bytes:
     """Returns what the files say by which git, a gc, too, takes commits to have other parents: those of shallow clones, and grafts."""
-    return b"".join(_said(os.path.join(repository.common_dir, name)) for name in ("shallow", "info/grafts"))
+    said = []
+    for name in ("shallow", "info/grafts"):
+        try:
+            said.append(_beginning(os.path.join(repository.common_dir, name), _WHOLE))
+        except OSError:  # mostly there is none
+            continue
+    return b"".join(said)
 
 
 def packed_between(repository: Repository, first: bytes, after: bytes, most: int) -> bytes | None:
@@ -359,14 +368,6 @@ def _beginning(path: str, most: int) -> bytes:
         return os.read(fd, min(os.fstat(fd).st_size, most))
     finally:
         os.close(fd)
-
-
-def _said(path: str) -> bytes:
-    try:
-        with open(path, "rb") as file:
-            return file.read()
-    except OSError:
-        return b""
 
 
 def _oid(said: bytes) -> str | None:
