@@ -24,6 +24,17 @@ from tests.durable.stage import Stage, Talk, normal, stage
 __all__ = ["stage"]
 
 
+def with_a_rewind_cut_off(stage: Stage, *phases: str) -> tuple[str, str]:
+    """Returns a run whose second phase has failed, and the checkpoint to which it was being taken back."""
+    stage.pipeline(*phases)
+    assert stage.ckpt("run", "ci").code == 20
+    run = stage.run()
+    target = stage.checkpoint(run, "one-complete").id
+    with Store.open(stage.worktree(run)) as store:
+        store.save("rewind-started", {}, run=run, trigger="phase", message=f"before going back to {target}")
+    return run, target
+
+
 class TestSignals:
     @pytest.mark.sampled(3)
     @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP], ids=lambda number: number.name)
@@ -402,12 +413,7 @@ class TestResume:
         assert "cut off" not in stage.ckpt("resume", run).err
 
     def test_a_pipeline_goes_on_from_before_it_and_says_so(self, stage: Stage) -> None:
-        stage.pipeline("one: echo one > work", "two: echo two > work; [ -e ../../../on ]")
-        assert stage.ckpt("run", "ci").code == 20
-        run = stage.run()
-        target = stage.checkpoint(run, "one-complete").id
-        with Store.open(stage.worktree(run)) as store:
-            store.save("rewind-started", {}, run=run, trigger="phase", message=f"before going back to {target}")
+        run, target = with_a_rewind_cut_off(stage, "one: echo one > work", "two: echo two > work; [ -e ../../../on ]")
         (stage.worktree(run) / "work").write_text("half-way\n")
         said = (
             f"warning: going back to {target[:8]} was cut off half-way, and the run goes on from what was there before; "
@@ -421,12 +427,8 @@ class TestResume:
 
     @pytest.mark.parametrize("name", ["index.lock", "HEAD.lock"])
     def test_a_lock_that_a_kill_left_is_in_the_way_of_neither_way_out(self, stage: Stage, name: str) -> None:
-        stage.pipeline("one: echo one > work; git add work; git commit -qm one", "two: echo two > work; git commit -qam two; exit 1")
-        assert stage.ckpt("run", "ci").code == 20
-        run = stage.run()
-        target = stage.checkpoint(run, "one-complete").id
-        with Store.open(stage.worktree(run)) as store:
-            store.save("rewind-started", {}, run=run, trigger="phase", message=f"before going back to {target}")
+        one, two = "one: echo one > work; git add work; git commit -qm one", "two: echo two > work; git commit -qam two; exit 1"
+        run, target = with_a_rewind_cut_off(stage, one, two)
         lock = stage.checkout.path / ".git/worktrees" / run / name
         lock.touch()
         assert stage.ckpt("resume", run).code == 20
