@@ -116,8 +116,7 @@ def _prepared(scratch: Scratch, size: int) -> str:
     source = scratch.store(size)
     path = os.path.join(scratch.path, f"growth-{size}")
     if not os.path.exists(path):
-        scratch.copy(source, f"growth-{size}.new")
-        new = f"{path}.new"
+        new = scratch.copy(source, f"growth-{size}")
         subprocess.run([*CKPT, "-q", "init"], cwd=new, check=True, stdout=subprocess.DEVNULL)
         with open(os.path.join(new, "gitckpt.toml"), "w", encoding="utf-8") as file:
             file.write(_PIPELINE)

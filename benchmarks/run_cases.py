@@ -42,6 +42,8 @@ def phases(scratch: Scratch, many: int) -> Iterator[Row]:
 
     pair = alternate(ours, theirs, runs=5, warm_up=1)
     yield Row(f"git ckpt run, {PHASES} phases, {FILES:,} files", f"{PHASES} × git add -A, git commit", pair.ratio, 2.5, "x", pair)
+    shutil.rmtree(path, ignore_errors=True)
+    path = scratch.copy(scratch.tree(FILES), "phases-library")
     yield from _library(scratch, path)
     shutil.rmtree(path, ignore_errors=True)
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import shutil
 import subprocess
+import sys
 import time
 import uuid
 from collections.abc import Mapping
@@ -23,6 +25,9 @@ from gitckpt.store.records import layout
 
 DAY = 86400 * times.MICRO
 
+_GET_FLAGS, _SET_FLAGS, _TOP_DIR = 0x80086601, 0x40086602, 0x20000
+"""FS_IOC_GETFLAGS, FS_IOC_SETFLAGS and FS_TOPDIR_FL of <linux/fs.h>, where a long has eight bytes."""
+
 _SETTLED = 0.2
 """In seconds: refs that have changed a moment ago are looked at again each time, which those of a store that is in use seldom have."""
 
@@ -37,6 +42,7 @@ class Scratch:
     def __init__(self, path: str) -> None:
         self.path = path
         os.makedirs(path, exist_ok=True)
+        _spread(path)
         config = os.path.join(path, "gitconfig")
         with open(config, "w", encoding="utf-8") as file:
             file.write("[user]\n\tname = Bench\n\temail = bench@example.org\n[gc]\n\tauto = 0\n[maintenance]\n\tauto = false\n")
@@ -76,12 +82,30 @@ class Scratch:
 
     def copy(self, source: str, name: str) -> str:
         """Returns a fresh copy of a repository; the last one of that name is deleted."""
-        path = os.path.join(self.path, name)
-        shutil.rmtree(path, ignore_errors=True)
+        for last in [each for each in os.listdir(self.path) if each.startswith(f"{name}~")]:
+            shutil.rmtree(os.path.join(self.path, last), ignore_errors=True)
+        path = os.path.join(self.path, f"{name}~{os.urandom(4).hex()}")  # where it comes to lie depends on its name
         shutil.copytree(source, path, symlinks=True)
         os.sync()  # or the first flushes that are measured would pay for the copy
         time.sleep(_SETTLED)
         return path
+
+
+def _spread(path: str) -> None:
+    """Has each repository lie in a part of the disk of its own, where the file system is one that can: see `chattr +T`, ioctl_iflags(2).
+
+    Where ext4 has no journal, whoever makes a file there looks at each inode of that part which was freed in the last minute
+    (`recently_deleted` in fs/ext4/ialloc.c): 0.4 ms instead of 0.02 after a `rm -r`, or a thousand commits, of another row.
+    """
+    flags = bytearray(8)
+    fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        fcntl.ioctl(fd, _GET_FLAGS, flags)
+        fcntl.ioctl(fd, _SET_FLAGS, (int.from_bytes(flags, sys.byteorder) | _TOP_DIR).to_bytes(8, sys.byteorder))
+    except OSError:  # another file system
+        pass
+    finally:
+        os.close(fd)
 
 
 def git(path: str, *args: str, data: bytes = b"") -> str:
