@@ -27,6 +27,11 @@ MOST = 4000
 _GRAIN = 2_000_000_000
 """In nanoseconds: the coarsest time stamps of file systems."""
 
+_TO_LOOK = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_CLOEXEC
+
+_WORTH_IT = 20
+"""So many files of a directory at least: to open and close it takes as long as what that saves them."""
+
 _RULES = (b".gitignore", b".gitattributes")
 
 
@@ -47,12 +52,12 @@ class Fingerprint:
         self,
         top: str,
         directories: AbstractSet[bytes],
-        inside: list[tuple[bytes, int, int]],
+        inside: Iterable[tuple[bytes, int, int]],
         outside: list[tuple[str, Stat | None]],
     ) -> None:
         self._top = top
         self.directories = directories
-        self._inside = inside
+        self._inside = _by_directory(inside)
         self._outside = outside
 
     @classmethod
@@ -85,13 +90,12 @@ class Fingerprint:
         """Tells whether all is as it was."""
         if any(_outer(path) != then for path, then in self._outside):
             return False
-        look = os.lstat
         try:
-            with _opened(self._top) as fd:
-                for path, changed, inode in self._inside:  # a thousand times, so nothing is made for the comparison
-                    status = look(path, dir_fd=fd)
-                    if status.st_ctime_ns != changed or status.st_ino != inode:
-                        return False
+            with _opened(self._top) as top:
+                for directory, inside in self._inside.items():
+                    with _opened(directory, top) as fd:
+                        if not _are_as_they_were(fd, inside):
+                            return False
         except OSError:
             return False
         return True
@@ -122,13 +126,37 @@ class _Clock:
 
 
 @contextlib.contextmanager
-def _opened(top: str) -> Iterator[int]:
-    """Yields a descriptor of the top of a worktree: what is looked up from there is found in six sevenths of the time."""
-    fd = os.open(top, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+def _opened(directory: str | bytes, above: int | None = None) -> Iterator[int]:
+    """Yields a descriptor of a directory: what is looked up from the top is found in six sevenths of the time, from its own in five."""
+    fd = os.open(directory, _TO_LOOK, dir_fd=above)
     try:
         yield fd
     finally:
         os.close(fd)
+
+
+def _by_directory(inside: Iterable[tuple[bytes, int, int]]) -> dict[bytes, list[tuple[bytes, int, int]]]:
+    """Returns paths with their stat data by the directory that they are looked up from, relative to it, where that is worth opening."""
+    groups: dict[bytes, list[tuple[bytes, int, int]]] = {}
+    for path, changed, inode in inside:
+        groups.setdefault(os.path.dirname(path), []).append((path, changed, inode))
+    found: dict[bytes, list[tuple[bytes, int, int]]] = {b".": []}
+    for directory, group in groups.items():
+        if len(group) < _WORTH_IT or not directory:
+            found[b"."] += group
+        else:
+            found[directory] = [(os.path.basename(path), changed, inode) for path, changed, inode in group]
+    return found
+
+
+def _are_as_they_were(directory: int, inside: Iterable[tuple[bytes, int, int]]) -> bool:
+    """Tells whether what lies in a directory has the stat data that it had."""
+    look = os.lstat
+    for path, changed, inode in inside:  # a thousand times, so nothing is made for the comparison
+        status = look(path, dir_fd=directory)
+        if status.st_ctime_ns != changed or status.st_ino != inode:
+            return False
+    return True
 
 
 def _inside(repository: Repository, top: int, directories: Iterable[bytes], tracked: Iterable[bytes]) -> Iterator[bytes]:
