@@ -25,9 +25,9 @@ each directory, and has new ones belong to the group."""
 _LEVEL = 1
 """How hard git itself compresses loose objects."""
 
-_SMALL, _MEMORY = 2 << 10, 5
-"""Up to so many bytes an object is compressed with tables that are large enough for it (zlib's `memLevel`): to clear those for a large one
-takes twice as long as to compress a document."""
+_SMALL, _WINDOW, _MEMORY = 8 << 10, 13, 6
+"""Up to so many bytes an object is compressed with a window and tables that are large enough for it (`windowBits` and `memLevel` of zlib):
+to clear those for a large one takes twice as long as to compress a document. Whoever reads may have a window that is larger."""
 
 
 def write(repository: Repository, items: Sequence[Item], oids: Sequence[str]) -> GitError | None:
@@ -76,7 +76,8 @@ def _put(directory: str, name: str, kind: str, data: bytes, mode: int) -> None:
             return
     except OSError:  # it is not there, or somebody else's
         pass
-    compressor = zlib.compressobj(_LEVEL, memLevel=_MEMORY if len(data) <= _SMALL else zlib.DEF_MEM_LEVEL)
+    window, memory = (_WINDOW, _MEMORY) if len(data) <= _SMALL else (zlib.MAX_WBITS, zlib.DEF_MEM_LEVEL)
+    compressor = zlib.compressobj(_LEVEL, wbits=window, memLevel=memory)
     whole = compressor.compress(b"%s %d\0" % (kind.encode("ascii"), len(data))) + compressor.compress(data) + compressor.flush()
     for tries in range(1, _TRIES + 1):
         scratch = os.path.join(directory, f"tmp_obj_{os.urandom(8).hex()}")  # what a kill leaves under such a name, git deletes
