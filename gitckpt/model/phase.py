@@ -7,12 +7,16 @@ from gitckpt.model.errors import UsageError
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Collection
+    from typing import Any
 
 STATUSES = ("complete", "failed", "started", "progress", "blocked", "skipped", "partial")
 """Every status: the two that end a phase, then those of a phase or step in flight."""
 
 _SLIPS = ("fail", "fails", "failure", "failing")
 """Meant for "failed": a name that ends so would count as complete."""
+
+_STEP = "step"
+"""The trigger of the checkpoints of steps, which have phases of their own."""
 
 _BREAKS = " _.:/"
 """What may stand where a hyphen was meant."""
@@ -89,3 +93,24 @@ def completed_after(completed: dict[str, str], label: str, checkpoint_id: str, k
     if status != "started":
         after = {phase: id_ for phase, id_ in completed.items() if phase != name} | {name: checkpoint_id}
     return after
+
+
+def carry(fields: dict[str, Any], before: dict[str, Any]) -> None:
+    """Carries on what drives a run and at which attempt it is; says which of its phases are complete after this checkpoint.
+
+    Args:
+        fields: keys of the new checkpoint, changed in place; what they say already stays, less the phases that are complete.
+        before: keys of the newest checkpoint of the run until now; none where it starts.
+    """
+    own, carried = fields.get("pipeline"), before.get("pipeline")
+    pipeline = own or carried
+    if pipeline is not None:
+        is_imported = fields.get("imported") is not None  # then the file says what is complete
+        label = fields["phase"] if fields["trigger"] != _STEP and not is_imported else ""  # steps are no phases of what drives the run
+        known = pipeline if carried is None or fields.get("rewound_to") is not None or is_imported else carried
+        kept = own.get("completed", {}) if own is not None else None
+        after = completed_after(dict(known.get("completed", {})), label, fields["id"], kept)
+        fields["pipeline"] = {key: value for key, value in pipeline.items() if key != "completed"} | ({"completed": after} if after else {})
+    if fields.get("attempt") is None and before.get("attempt") is not None:
+        ended = ("exit_code", "seconds", "output", "result")
+        fields["attempt"] = {key: value for key, value in before["attempt"].items() if key not in ended}

@@ -37,7 +37,7 @@ def extend(repository: Repository, run: str, head: str, oids: Sequence[str], *, 
 
     Args:
         head: the oid of the document that its head points to; "" where it starts.
-        oids: of the documents, oldest first.
+        oids: of the documents, oldest first; none where they are noted, and are still to be flushed.
         drives: whether it is the driver of the run that writes, who goes on from nothing that others wrote.
 
     Returns:
@@ -66,7 +66,8 @@ def note(repository: Repository, run: str, oids: Sequence[str]) -> tuple[list[st
         premises.private(place, repository.common_dir, make=True)
         with open(path, "ab", buffering=0, opener=premises.create) as file:
             is_new = not os.fstat(file.fileno()).st_size
-            file.write(b"\n%s\n" % "\n".join(oids).encode("ascii"))  # a line that a full disk has cut off is none of these
+            if oids:
+                file.write(b"\n%s\n" % "\n".join(oids).encode("ascii"))  # a line that a full disk has cut off is none of these
     except WorktreeError as error:
         _log(repository, error.message)
         return [], []
@@ -96,11 +97,12 @@ def knows(repository: Repository, run: str, oid: str) -> bool:
     return False
 
 
-def noted_after(repository: Repository, run: str, oid: str) -> list[bytes]:
+def noted_after(repository: Repository, run: str, oid: str, but: Collection[str] = ()) -> list[bytes]:
     """Returns the lines that were noted lately after a document, newest first: what was about to follow it, and may have no refs.
 
     Args:
         oid: of the document.
+        but: oids that are left out.
     """
     try:
         with open(_path(repository, run), "rb", buffering=0, opener=premises.create) as file:
@@ -109,7 +111,9 @@ def noted_after(repository: Repository, run: str, oid: str) -> list[bytes]:
     except OSError:
         return []
     line = oid.encode("ascii", "replace")
-    return lines[: lines.index(line) : -1] if line in lines else []
+    if line not in lines:
+        return []
+    return [each for each in lines[: lines.index(line) : -1] if each.decode("ascii", "replace") not in but]
 
 
 def known(repository: Repository, run: str) -> frozenset[str]:

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from gitckpt.git.objects.port import Objects
     from gitckpt.git.worktree.index import PrivateIndex
     from gitckpt.store.config.rules import Rules
+    from gitckpt.store.leases.intent import Intent, Intents
     from gitckpt.store.leases.leases import Leases
     from gitckpt.store.records.draft import Details, Successor
     from gitckpt.store.records.entry import Entry, Problem, Query
@@ -120,6 +121,13 @@ class Checkpoints:
         return Leases(self.objects, self.refs, self.repository.object_format, self.clock)
 
     @cached_property
+    def intents(self) -> Intents:
+        """What is written down, and recorded a moment later."""
+        from gitckpt.store.leases.intent import Intents  # only the driver of a run has any
+
+        return Intents(self.repository, self.objects, self._recorder, self.heads)
+
+    @cached_property
     def rules(self) -> Rules:
         """The settings, of which a person is told where `gitckpt.toml` loosens them."""
         from gitckpt.store.config.rules import Rules  # not for those who neither capture nor expire
@@ -195,6 +203,7 @@ class Checkpoints:
         progress_of: ProgressOf | None = None,
         keeps: Collection[str] = (),
         then: Successor | None = None,
+        intent: Intent | None = None,
         holds: Callable[[], bool] | None = None,
         **details: Unpack[Details],
     ) -> Checkpoint:
@@ -204,8 +213,9 @@ class Checkpoints:
         makes, instead of `state`, the state of the one that the run's head has at that moment, an empty one where the run starts; it is
         called again when others were faster, and what it raises is raised here. `progress_of` says how far the run has come by the state
         that `change` returned. `keeps` are keys of `state` that others write, too: where somebody has extended the run since this store
-        did, theirs count. `then` is recorded with it. `holds` tells whether `worktree` is right: asked while the disk is waited for; where
-        it is not, nothing is recorded, and `Differs` is raised.
+        did, theirs count. `then` is recorded with it; `intent` before it, in the same transaction where commit and files are the same.
+        `holds` tells whether `worktree` is right: asked while the disk is waited for; where it is not, `Differs` is raised, and nothing of
+        this is recorded.
         """
         run = details.get("run")
         others = {"start": start, "key": key, "base": base, "worktree": worktree, "keeps": keeps}
@@ -218,12 +228,17 @@ class Checkpoints:
         drafted = partial(draft.draft, head=(commit, branch), worktree=worktree)
         checkpoint_id = details["id"] if "id" in details else self.new_id()
         checkpoint, fields, data = drafted(phase, state, details, checkpoint_id=checkpoint_id, instant=instant)
+        if intent is not None and (then is not None or not intent.goes_with(commit, worktree)):
+            self.intents.settle(intent, instant)
         changing = None if change is None else draft.Changing(checkpoint, fields, change, progress_of)
         if then is not None:
             draft.require_call(then.phase, then.details, state=then.state)
             second = drafted(then.phase, then.state, then.details, checkpoint_id=then.details["id"], instant=self.clock())
             recorder(Proposal(fields, data, guard=guard, keeps=keeps), then=[Proposal(*second[1:], keeps=keeps)])
             then.made = draft.recorded(*second)
+        elif intent is not None and intent.made is None:
+            recorder(intent.proposal, then=[Proposal(fields, data, keeps=keeps)])
+            intent.recorded()
         elif start is None:
             recorder(Proposal(fields, data, guard=guard, change=changing, keeps=keeps))
         else:
@@ -253,6 +268,7 @@ class Checkpoints:
         keeps: Collection[str] = (),
         without_files: str | None = None,
         then: Successor | None = None,
+        intent: Intent | None = None,
         **details: Unpack[Details],
     ) -> Checkpoint:
         """As `Store.save`, with what `capture` and `record` take here; `without_files` is the label where the time did not suffice."""
@@ -260,7 +276,7 @@ class Checkpoints:
 
         draft.require_call(phase, details, start=start, key=key, change=change, progress_of=progress_of)
         record = partial(self.record, state=state, start=start, key=key, guard=guard, keeps=keeps, then=then, **details)
-        record = partial(record, change=change, progress_of=progress_of)
+        record = partial(record, change=change, progress_of=progress_of, intent=intent)
 
         def attempt() -> Checkpoint:
             commit = self.objects.head()[0]
@@ -306,17 +322,9 @@ class Checkpoints:
 
     def links(self, commit: str) -> Sequence[Entry]:
         """As `Store.links`, for a full oid."""
-        ids.require_oid_or_unborn(commit)
-        from gitckpt.git.notes.editor import Notes  # not for those who only record, and neither is the next one
-        from gitckpt.model.format import note
-        from gitckpt.store.records.entry import Query
+        from gitckpt.store.records import finder
 
-        waiting = links.waiting(self.repository).get(commit, [])  # first: what is written meanwhile is in the notes
-        lines = Notes(self.repository, self.objects, layout.NOTES).lines([commit]).get(commit, [])
-        listed = self.index.select(Query(ids=[note.link_id(line) for line in (*lines, *waiting)]))
-        commits = {commit, *note.commits(lines, (entry.git_sha for entry in listed))}
-        own = [entry.id for each in commits for entry in self.index.select(Query(git_sha=each))]
-        return self.index.select(Query(ids=[*(entry.id for entry in listed), *own]))
+        return finder.linked(commit, self.repository, self.objects, self.index)
 
     def bound(self, run: str | None) -> Guard | None:
         """Returns what binds this process to the lease of the driver that started it; None where none did, or for another run."""
@@ -358,19 +366,7 @@ class Checkpoints:
 
         wanted = strings("checkpoint_ids", checkpoint_ids)
         with keeper.removal(self, wanted, listed):
-            return self._remover(notes).remove(wanted, self.clock(), noted=noted, runs=runs, listed=listed, last=last, settled=settled)
-
-    def finish(self) -> None:
-        """Ends removals that were interrupted. Errors: as `settle`."""
-        self._remover().finish()
-
-    def settle(self, *, all_walked: bool = False) -> None:
-        """Drops the refs that keep commits which no checkpoint needs, or which others keep, too; `all_walked` as for `ends.settle`.
-
-        Raises:
-            BusyError: somebody else was faster, or holds a lock; each commit that is needed is kept.
-        """
-        self._remover().settle(all_walked=all_walked)
+            return self.remover(notes).remove(wanted, self.clock(), noted=noted, runs=runs, listed=listed, last=last, settled=settled)
 
     def _pack(self) -> None:
         """Packs refs where many are loose. The checkpoint is recorded by then: a failure is for the log, not for the caller."""
@@ -379,7 +375,8 @@ class Checkpoints:
         except CkptError as error:
             log.append(self.repository, f"refs were not packed: {error.message}")
 
-    def _remover(self, notes: Notes | None = None) -> Remover:
+    def remover(self, notes: Notes | None = None) -> Remover:
+        """Returns what removes checkpoints, and lets go what they kept; `notes` is what has read the links."""
         from gitckpt.git.notes.editor import Notes
         from gitckpt.store.records.removal.remover import Remover
 

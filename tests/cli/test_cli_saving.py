@@ -16,7 +16,7 @@ import pytest
 from gitckpt import hook
 from gitckpt.git.refs import LockHeld, RefMoved
 from gitckpt.model.errors import CkptError
-from gitckpt.store.checkpoints import Checkpoints
+from gitckpt.store.records.removal.remover import Remover
 from tests.cli.conftest import Ckpt, Outcome, document, normal, store_text
 from tests.conftest import Checkout
 
@@ -101,10 +101,10 @@ def test_maintenance_starts_though_others_are_in_the_way_of_what_keeps_commits_w
     cut = main_checkout.write(".git/shallow", main_checkout.head() + "\n")
     os.utime(cut, (time.time() - 60,) * 2)
 
-    def fail(_: Checkpoints, *, all_walked: bool) -> None:
+    def fail(_: Remover, *, all_walked: bool) -> None:
         raise error
 
-    monkeypatch.setattr(Checkpoints, "settle", fail)
+    monkeypatch.setattr(Remover, "settle", fail)
     told = f"warning: what is below where history was cut off may not be kept yet: {error.message}\n"
     assert [told in ckpt("save", at=main_checkout).err for _ in range(2)] == [True, False]
     assert begun == [hook.MAINTAIN]

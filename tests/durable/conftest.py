@@ -95,7 +95,8 @@ def die(run: Run, name: str, work: Callable[..., Any], conduct: Conduct = USUAL)
 def crash(run: Run) -> None:
     """Leaves a run as a driver does that is killed: nothing is recorded, and the lease is that of a process that is gone."""
     run._active._heartbeat.close()
-    leases = inside(run.store).leases
+    run._active._writer._later.close()
+    leases = inside(run._store).leases
     found = leases.read(run.id)
     assert found is not None
     leases.swap(replace(found[1], started="1"), found[0])

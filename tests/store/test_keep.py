@@ -222,7 +222,7 @@ class TestALine:
         plain.record("two-complete")
         main_checkout.git("branch", "-D", "main")
         assert set(kept(main_checkout)) == {first, commit}
-        inside(plain).settle()
+        inside(plain).remover().settle()
         assert set(kept(main_checkout)) == {first, commit}
 
     def test_a_pipe_in_the_place_of_its_ref_is_named(self, plain: Store, main_checkout: Checkout) -> None:
@@ -323,7 +323,7 @@ class TestARecord:
         age(main_checkout)
         inside(plain)._recorder.write_links(inside(plain).clock())
         assert verification.verify(inside(plain)).findings == []
-        inside(plain).settle()
+        inside(plain).remover().settle()
         assert kept(main_checkout) == {commit: commit}
 
     @pytest.mark.parametrize("is_there", [True, False])
@@ -345,7 +345,7 @@ class TestARecord:
         assert [one.code for one in verification.verify(inside(store)).findings] == []
         lock.unlink()
         age(checkout)
-        inside(store).settle()
+        inside(store).remover().settle()
         assert kept(checkout) == {commit: commit}
 
     def test_goes_round_a_lock_where_the_ref_went_since_the_last_record(
@@ -444,7 +444,7 @@ class TestNames:
             main_checkout.git("merge", "--quiet", "--no-ff", "--no-edit", "topic")
             main_checkout.commit()
             main_checkout.git("branch", "-D", "topic")
-            inside(store).settle()
+            inside(store).remover().settle()
             require_same_names(main_checkout, tmp_path)
             main_checkout.git("update-ref", "-d", "refs/remotes/origin/topic")
             require_same_names(main_checkout, tmp_path)
@@ -458,7 +458,7 @@ class TestNames:
             store.record("on-topic")
             main_checkout.git("checkout", "--quiet", "main")
             main_checkout.git("branch", "-D", "topic")
-            inside(store).settle()
+            inside(store).remover().settle()
         assert kept(main_checkout) == {commit: held(main_checkout, commit)}
         require_same_names(main_checkout, tmp_path)
 
@@ -602,11 +602,11 @@ class TestARemoval:
         age(main_checkout)
         lock = main_checkout.path / ".git" / f"{layout.KEEP}{commits[1]}.lock"
         lock.touch()
-        inside(plain).settle()
+        inside(plain).remover().settle()
         assert list(kept(main_checkout)) == [commits[1]]
         assert lock.exists()
         lock.unlink()
-        inside(plain).settle()
+        inside(plain).remover().settle()
         assert kept(main_checkout) == {}
 
     def test_restores_what_a_checkpoint_needs_that_came_meanwhile(
@@ -679,7 +679,7 @@ def test_a_thousand_commits_with_twenty_amends_have_one_and_twenty(main_checkout
         assert lost(main_checkout) == set()
         assert redundant(main_checkout) == set()
         before = kept(main_checkout)
-        inside(store).settle()
+        inside(store).remover().settle()
         assert kept(main_checkout) == before
 
 
@@ -770,7 +770,7 @@ class Work:
     def do_expire(self) -> None:
         with self.store() as store:
             store.expire(Policy(older_than=0, keep_last=self.random.randrange(3, 8), everything=True))
-            inside(store).settle()
+            inside(store).remover().settle()
 
     def do_verify(self) -> None:
         with self.store() as store:
@@ -778,7 +778,7 @@ class Work:
 
     def do_settle(self) -> None:
         with self.store() as store:
-            inside(store).settle(all_walked=True)
+            inside(store).remover().settle(all_walked=True)
 
     def do_deepen(self) -> None:
         """What maintenance does where merges nest."""
@@ -835,7 +835,7 @@ class TestVeryMany:
 
     def settle(self, store: Store, checkout: Checkout) -> None:
         age(checkout)
-        inside(store).settle(all_walked=True)
+        inside(store).remover().settle(all_walked=True)
         assert lost(checkout) == redundant(checkout) == set()
 
     @pytest.mark.parametrize("all_walked", [False, True])
@@ -856,10 +856,10 @@ class TestVeryMany:
             assert (list(kept(main_checkout)), walks) == ([below], [])
             assert lost(main_checkout) == {main}
             if all_walked:
-                inside(store).settle(all_walked=True)
+                inside(store).remover().settle(all_walked=True)
                 assert (list(kept(main_checkout)), walks) == ([main], [3])
                 main_checkout.git("update-ref", "-d", layout.KEEP + main)
-                inside(store).settle()
+                inside(store).remover().settle()
                 assert (list(kept(main_checkout)), walks) == ([main], [3])
             assert lost(main_checkout) == (set() if all_walked else {main})
 
@@ -961,7 +961,7 @@ class TestVeryMany:
         path = main_checkout.path / ".git/objects" / head[:2] / head[2:]
         path.unlink()
         age(main_checkout)
-        inside(plain).settle()
+        inside(plain).remover().settle()
         assert (set(kept(main_checkout)), walks) == ({main_checkout.git("rev-parse", "main")}, [4])
 
 
@@ -983,7 +983,7 @@ def test_no_linked_commit_is_ever_lost(
         assert main_checkout.git("cat-file", "-t", commit) == "commit", done
     age(main_checkout)
     with work.store() as store:
-        inside(store).settle()
+        inside(store).remover().settle()
         assert redundant(main_checkout) == set(), done
         assert lost(main_checkout) == set(), done
         age(main_checkout)

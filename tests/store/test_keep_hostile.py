@@ -37,7 +37,7 @@ class TestNamesOfOthers:
         age(main_checkout)
         seen: list[list[Update]] = []
         monkeypatch.setattr(inside(plain).refs, "update", seen.append)
-        inside(plain).settle()
+        inside(plain).remover().settle()
         assert seen == []
         monkeypatch.undo()
         assert sweep.sweep(inside(plain).repository, inside(plain).refs) == [f"{layout.KEEP}{'0' * 64}"]
@@ -67,7 +67,7 @@ class TestNamesOfOthers:
         main_checkout.git("checkout", "--quiet", "--orphan", "other")
         main_checkout.commit()
         main_checkout.git("branch", "-D", "main")
-        inside(plain).settle()
+        inside(plain).remover().settle()
         assert kept(main_checkout) == {commit: held(main_checkout, commit)}
         collect(main_checkout)
         assert gone(main_checkout) == set()
@@ -86,7 +86,7 @@ class TestNamesOfOthers:
             os.utime(main_checkout.path / f".git/{layout.KEEP}{commit}/x", (0, 0))
         sweep.sweep(inside(plain).repository, inside(plain).refs)
         age(main_checkout)
-        inside(plain).settle()
+        inside(plain).remover().settle()
         assert kept(main_checkout) == {commit: commit}
 
     def test_a_ref_below_the_name_is_cleared_before_the_right_one_is_made(self, plain: Store, main_checkout: Checkout) -> None:
@@ -106,13 +106,13 @@ class TestNamesOfOthers:
         main_checkout.git("update-ref", f"{layout.KEEP}{commit}/x", "HEAD")
         age(main_checkout)
         for _ in range(2):
-            inside(plain).settle()
+            inside(plain).remover().settle()
             assert set(kept(main_checkout)) == {f"{commit}/x", held(main_checkout, commit)}
         assert lost(main_checkout) == set()
         other = main_checkout.commit()
         plain.record("two-complete")
         age(main_checkout)
-        inside(plain).settle()
+        inside(plain).remover().settle()
         assert set(kept(main_checkout)) == {f"{commit}/x", other}
         assert lost(main_checkout) == set()
 
@@ -144,7 +144,7 @@ class TestNamesOfOthers:
         assert finding.sentence.startswith("stands for refs/heads/main, and keeps ")
         if what == "settle":
             age(main_checkout)
-            inside(plain).settle()
+            inside(plain).remover().settle()
         elif what == "record":
             plain.record("two-complete")
         else:
@@ -182,7 +182,7 @@ class TestNamesOfOthers:
         plain.record("one-complete")
         values = kept(main_checkout)
         assert [values[commit] == held(main_checkout, commit) for commit in sorted(many)] == [True] * 20 + [False] * 10
-        inside(plain).settle()
+        inside(plain).remover().settle()
         assert all(kept(main_checkout)[commit] == held(main_checkout, commit) for commit in many)
 
 
@@ -244,7 +244,7 @@ class TestAHolderThatIsGone:
     @pytest.mark.parametrize("what", ["settle", "record"])
     def test_is_made_anew_by_whoever_comes_by(self, plain: Store, main_checkout: Checkout, commit: str, what: str) -> None:
         if what == "settle":
-            inside(plain).settle()
+            inside(plain).remover().settle()
         else:
             plain.record("two-complete")
         assert kept(main_checkout) == {commit: held(main_checkout, commit)}

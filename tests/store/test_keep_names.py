@@ -240,7 +240,7 @@ class TestManyLevels:
         with make_store(main_checkout) as store:
             store.record("two-complete", base=deep[0])
             age(main_checkout)
-            inside(store).settle()
+            inside(store).remover().settle()
             assert kept(main_checkout) == dict([deep])
             inside(store)._recorder.write_links(inside(store).clock())
             assert verification.verify(inside(store)).findings == []

@@ -128,7 +128,7 @@ class TestAKillAtEveryGitCall:
             survived, reported = killer.run(at, LINES, str(checkout.path))
             assert set(reported) <= require_whole(checkout).keys()
             with opened(checkout) as store:
-                inside(store).settle()
+                inside(store).remover().settle()
             found = require_whole(checkout)
             kept = [ref.rpartition("/")[2] for ref in checkout.refs("refs/keep/ckpt")]
             assert {one.git_sha for one in found.values()} <= set(checkout.git("rev-list", *kept).split()) if kept else not found

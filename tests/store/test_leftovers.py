@@ -175,7 +175,7 @@ class TestInterruptedRemovals:
         with _store(main_checkout) as store:
             with open(os.path.join(inside(store).repository.private_dir, "removing"), "a") as file:
                 file.write(f"{interrupted[0].rpartition('/')[2]}\n../../heads/main\n")
-            inside(store).settle()
+            inside(store).remover().settle()
         assert list(main_checkout.refs("refs/ckpt/trees")) == interrupted
         assert require_whole(main_checkout)
         assert main_checkout.refs("refs/heads")

@@ -20,8 +20,8 @@ from gitckpt.git.repository import Repository, discover
 from gitckpt.model import times
 from gitckpt.model.errors import UsageError
 from gitckpt.store.audit import doctor
-from gitckpt.store.checkpoints import Checkpoints
 from gitckpt.store.records import layout
+from gitckpt.store.records.removal.remover import Remover
 from gitckpt.store.retention import maintenance
 from gitckpt.store.store import Store, inside
 from tests.conftest import Checkout
@@ -261,7 +261,7 @@ class TestDue:
             def fail(*_: object, **__: object) -> None:
                 raise UsageError("somebody is at it")
 
-            monkeypatch.setattr(Checkpoints, "settle", fail)
+            monkeypatch.setattr(Remover, "settle", fail)
         assert hook.main(["post-commit"]) == 0
         assert begun == [hook.MAINTAIN]
         if is_held_up:

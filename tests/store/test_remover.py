@@ -169,7 +169,7 @@ class TestWhatIsKnownAlready:
         assert list(main_checkout.refs("refs/keep")) == [kept]
         assert remove(plain) == 0
         assert list(main_checkout.refs("refs/keep")) == [kept]
-        inside(plain).settle()
+        inside(plain).remover().settle()
         assert main_checkout.refs("refs/keep") == {}
 
 
@@ -257,7 +257,7 @@ class TestTheJournal:
             main_checkout.git("update-ref", "-d", f"refs/checkpoints/{name}")
         path = Path(main_checkout.path, JOURNAL)
         path.write_text(f"{TWO}\nno id\n{ONE}\n\xff\n", "latin-1")
-        inside(plain).finish()
+        inside(plain).remover().finish()
         assert set(main_checkout.refs("refs/ckpt/trees")) == {f"refs/ckpt/trees/{THREE}"}
         assert f"refs/checkpoints/{ONE}" in main_checkout.refs()
         assert not path.exists()
@@ -278,20 +278,20 @@ class TestTheJournal:
         assert set(before) - set(main_checkout.refs()) == gone
         assert TWO in path.read_text()
         with pytest.raises(LockHeld):
-            inside(plain).finish()
+            inside(plain).remover().finish()
         lock.unlink()
         assert remove(plain) == 0
         assert (set(before) - set(main_checkout.refs()), path.exists()) == (gone | {left}, False)
 
     def test_of_one_whose_removal_had_not_begun_all_stays(self, plain: Store, main_checkout: Checkout, before: dict[str, str]) -> None:
         Path(main_checkout.path, JOURNAL).write_text(f"{TWO}\n{THREE}\n")
-        inside(plain).finish()
+        inside(plain).remover().finish()
         assert (main_checkout.refs(), Path(main_checkout.path, JOURNAL).exists()) == (before, False)
 
     def test_where_there_is_none_nothing_is_done(
         self, plain: Store, main_checkout: Checkout, before: dict[str, str], done: list[list[Said]]
     ) -> None:
-        inside(plain).finish()
+        inside(plain).remover().finish()
         assert (done, main_checkout.refs()) == ([], before)
 
 

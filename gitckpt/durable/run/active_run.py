@@ -102,7 +102,7 @@ class ActiveRun:
         """As `Run.close`."""
         self._heartbeat.close()
         try:
-            self._writer.flush()
+            self._writer.close()
             self.store.close()  # writes the links that were put off, while the lease still says that somebody is at it
             self.hold.release()
         except LeaseLost:
@@ -147,7 +147,12 @@ class ActiveRun:
     @property
     def newest(self) -> Checkpoint:
         """As `Run.newest`."""
+        self._writer.settle()
         return self._writer.newest
+
+    def settle(self) -> None:
+        """Records what was put off, for whoever is about to look. Errors: as `Writer.write`."""
+        self._writer.settle()
 
     @property
     def unwritten(self) -> list[str]:
@@ -168,17 +173,24 @@ class ActiveRun:
         def perform(_: Attempt) -> Ended:
             return Ended(work(**given))
 
-        return self.perform(name, perform, inputs=next_attempt.digests(given), conduct=conduct)
+        return self.perform(name, perform, inputs=next_attempt.digests(given), conduct=conduct, may_be_short=True)
 
     def perform(
-        self, name: str, action: Callable[[Attempt], Ended], *, inputs: Mapping[str, str], conduct: Conduct, followed: bool = False
+        self,
+        name: str,
+        action: Callable[[Attempt], Ended],
+        *,
+        inputs: Mapping[str, str],
+        conduct: Conduct,
+        followed: bool = False,
+        may_be_short: bool = False,
     ) -> Any:
         """As `phase`, for an action that knows of its attempt, and digests of its inputs.
 
         `followed` says that another phase begins at once: where this one succeeds, its end is recorded together with the start of that,
-        or by `flush`.
+        or by `flush`. `may_be_short` lets the start be recorded with the end, where that comes at once.
         """
-        return self._performer.perform(name, action, inputs=inputs, conduct=conduct, followed=followed)
+        return self._performer.perform(name, action, inputs=inputs, conduct=conduct, followed=followed, may_be_short=may_be_short)
 
     def flush(self) -> None:
         """Records what waits for something that follows, or could not be written before. Errors: as `Writer.write`."""
@@ -193,7 +205,7 @@ class ActiveRun:
     def skip(self, name: str, result: Any = None, *, message: str | None = None) -> None:
         """As `Run.skip`."""
         next_attempt.require_name(name)
-        attempt = Attempt(name, self._writer.attempts_at(name) + 1, ended="skipped", result=next_attempt.to_json(result))
+        attempt = Attempt(name, self._session.attempts.attempts_at(name) + 1, ended="skipped", result=next_attempt.to_json(result))
         self._session.last_attempt = attempt
         self._writer.write(f"{name}-skipped", self.state, trigger=PHASE, attempt=attempt, message=message)
 
@@ -216,7 +228,7 @@ class ActiveRun:
             UsageError: the run has no such phase; nothing was changed.
         """
         require_text("name", name)
-        meant = next_attempt.meant(name, self._writer.known_phases(), self.id)
+        meant = next_attempt.meant(name, self._session.attempts.phases(self.completed), self.id)
         self.redo(meant)
         pipeline = replace(self.pipeline, completed=dict(self.completed))
         attempt = self.last_attempt or Attempt("rewind", ended=next_attempt.COMPLETE)
@@ -233,7 +245,7 @@ class ActiveRun:
     def restart(self, name: str) -> None:
         """As `Run.restart`."""
         require_text("name", name)
-        began = self._writer.began_first(name)
+        began = self._session.attempts.began_first(name)
         if began is not None:
             self._writer.go_back(began)
             self.state = dict(began.state)
@@ -284,4 +296,4 @@ class ActiveRun:
 
     def has_changed_files(self, attempt: Attempt) -> bool:
         """Tells whether files of the worktree differ from what they were when the phase of an attempt began."""
-        return self._writer.differs_from(attempt.began or self._writer.newest.id)
+        return self._session.attempts.differs_from(attempt.began or self._writer.newest.id)

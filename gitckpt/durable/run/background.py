@@ -1,9 +1,10 @@
-"""What goes on beside a run while its driver works: the lease is renewed, and the files are saved now and then."""
+"""What goes on beside a run while its driver works: the lease is renewed, files are saved now and then, and what was put off is done."""
 
 from __future__ import annotations
 
 import contextlib
 import threading
+import time
 from collections.abc import Callable, Iterator
 from types import TracebackType
 from typing import Self
@@ -60,6 +61,59 @@ class Attendant:
         while not self._ending.wait(self._interval):
             if not self._action():
                 return
+
+
+class Later:
+    """Does something a moment after it was asked to, in a thread of its own, unless that was taken back by then.
+
+    To ask takes a microsecond while others ask as well: the thread sleeps on until what was asked last is due.
+
+    Args:
+        delay: in seconds.
+        action: what is done.
+    """
+
+    def __init__(self, delay: float, action: Callable[[], None]) -> None:
+        self._delay = delay
+        self._action = action
+        self._since: float | None = None
+        self._asked = threading.Event()
+        self._ending = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    def ask(self) -> None:
+        """Asks for it, a delay from now on."""
+        self._since = time.monotonic()
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._attend, daemon=True)
+            self._thread.start()
+        if not self._asked.is_set():
+            self._asked.set()
+
+    def take_back(self) -> None:
+        """Lets it not be done, where it has not begun."""
+        self._since = None
+
+    def close(self) -> None:
+        """Ends it; waits for what is under way."""
+        self._ending.set()
+        self._asked.set()
+        if self._thread is not None:
+            self._thread.join()
+            self._thread = None
+
+    def _attend(self) -> None:
+        while self._asked.wait() and not self._ending.is_set():
+            since = self._since
+            if since is None:
+                self._asked.clear()
+                if self._since is not None:  # it was asked for just before
+                    self._asked.set()
+            elif (left := since + self._delay - time.monotonic()) > 0:
+                self._ending.wait(left)
+            else:
+                self._since = None
+                self._action()
 
 
 def heartbeat(hold: Hold, repository: Repository, interval: float) -> Attendant:

@@ -38,19 +38,26 @@ class Performer:
         self._attempting: Attempting | None = None
 
     def perform(
-        self, name: str, action: Callable[[Attempt], Ended], *, inputs: Mapping[str, str], conduct: Conduct, followed: bool = False
+        self,
+        name: str,
+        action: Callable[[Attempt], Ended],
+        *,
+        inputs: Mapping[str, str],
+        conduct: Conduct,
+        followed: bool = False,
+        may_be_short: bool = False,
     ) -> Any:
-        """See `Run.perform`."""
+        """See `ActiveRun.perform`."""
         session = self._session
         next_attempt.require_name(name)
         if name in self._writer.completed:
             return self._recorded(name, inputs)
-        coming = next_attempt.after(session.last_attempt, name, inputs, number=self._writer.attempts_at(name))
+        coming = next_attempt.after(session.last_attempt, name, inputs, number=session.attempts.attempts_at(name))
         if coming.crashed and coming.attempt.recoveries > conduct.max_recoveries:
             self._block(coming.attempt, conduct)
         while True:
             self._wait(session.last_attempt, conduct)
-            self._begin(coming, conduct)
+            self._begin(coming, conduct, may_be_short=may_be_short)
             try:
                 return self._attempt(action, conduct, followed=followed)
             except conduct.retry_on as error:
@@ -79,7 +86,7 @@ class Performer:
             raise Changed(self._session.run, differing)
         return None if attempt.result is None else json.loads(attempt.result)
 
-    def _begin(self, coming: NextAttempt, conduct: Conduct) -> None:
+    def _begin(self, coming: NextAttempt, conduct: Conduct, *, may_be_short: bool) -> None:
         """Records that an attempt begins."""
         session = self._session
         session.check()
@@ -87,11 +94,16 @@ class Performer:
         if not coming.is_first:
             self._writer.flush()
             # Where the last attempt ended orderly and the files have changed since, somebody has worked there.
-            resets = conduct.on_resume != KEEP and (coming.crashed or not self._writer.was_worked_on(attempt.phase))
-            attempt = self._writer.prepare_again(attempt, resets=resets)
+            attempts, last = session.attempts, self._writer.newest.id
+            resets = conduct.on_resume != KEEP and (coming.crashed or not attempts.was_worked_on(attempt.phase, last))
+            attempt = replace(attempt, began=attempt.began or attempts.began(attempt.phase))
+            self._writer.remove_locks()
+            if resets and attempt.began is not None:
+                self._writer.bring_back(attempt.began)
         session.last_attempt = attempt
-        self._writer.count_attempt(attempt)
-        self._writer.write(f"{attempt.phase}-started", session.state, trigger=PHASE, attempt=attempt)
+        session.attempts.count_attempt(attempt)
+        soon = may_be_short and coming.is_first
+        self._writer.write(f"{attempt.phase}-started", session.state, soon=soon, trigger=PHASE, attempt=attempt)
 
     def _attempt(self, action: Callable[[Attempt], Ended], conduct: Conduct, *, followed: bool) -> Any:
         self._attempting = Attempting(self._session, conduct, followed=followed)

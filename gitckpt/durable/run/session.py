@@ -10,6 +10,7 @@ from gitckpt.durable.run.errors import Cancelled, DeadlineReached
 from gitckpt.durable.run.writer import Writer
 from gitckpt.model import times
 from gitckpt.model.arguments import require
+from gitckpt.store.runs.attempts import Attempts
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -32,6 +33,7 @@ class Session:
         store: as seen from its worktree.
         hold: its lease.
         files: its files that lie beside the worktree.
+        attempts: what its checkpoints say of its phases.
         writer: writes its checkpoints.
         state: what they carry; a phase may change it.
         last_attempt: the last attempt at a phase.
@@ -44,6 +46,7 @@ class Session:
         self.hold = opening.hold
         self.files = opening.files
         made_at = time.time() if opening.made else None
+        self.attempts = Attempts(opening.store, opening.run, is_new=(opening.newest.sequence or 0) <= 1)
         self.writer = Writer(opening.store, opening.run, opening.hold, opening.files, opening.newest, made_at=made_at)
         self.state: dict[str, Any] = dict(opening.newest.state)
         self.last_attempt: Attempt | None = opening.newest.attempt

@@ -4,37 +4,39 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import threading
 import time
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from gitckpt.durable.command.exclusion import Exclusion
 from gitckpt.durable.run import rewind
+from gitckpt.durable.run.background import Later
 from gitckpt.git.command import NO_HOOKS
 from gitckpt.model import toml
-from gitckpt.model.checkpoint import HOOK_TRIGGERS, MANUAL, PHASE, STEP, Attempt, Checkpoint, Pipeline, Progress
+from gitckpt.model.checkpoint import Attempt, Checkpoint, Pipeline, Progress
 from gitckpt.model.errors import CkptError, NotFoundError, StateError, UsageError
 from gitckpt.model.names import shell_word
-from gitckpt.model.phase import NOT_PHASES, REWOUND, split
+from gitckpt.model.phase import REWOUND
 from gitckpt.model.values import replace
 from gitckpt.store import log
 from gitckpt.store.checkpoints import Checkpoints
 from gitckpt.store.leases.lease import LeaseLost
 from gitckpt.store.leases.leases import Hold
 from gitckpt.store.records.draft import Successor
-from gitckpt.store.records.entry import WITHIN, Query
 from gitckpt.store.runs import trust, unwritten
 from gitckpt.store.runs.run_files import RunFiles
-from gitckpt.store.snapshot import manifest
-from gitckpt.store.submodules import keeper
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Unpack
 
+    from gitckpt.store.leases.intent import Intent
     from gitckpt.store.records.draft import Details
 
+
+SOON = 0.005
+"""In seconds: the start of a phase that has ended by then is recorded with its end. A `git commit` and its hook take longer."""
 
 _GRAIN = 1.5
 """In seconds: files younger than this are not told from changed ones by their time stamps."""
@@ -42,9 +44,6 @@ _GRAIN = 1.5
 
 _REPORTED = ("track_id", "blockers", "loop_state")
 """Keys of the state that `git ckpt step` writes, also while the run is driven."""
-
-_OF_OTHERS = (*HOOK_TRIGGERS, MANUAL, STEP)
-"""Triggers of checkpoints of a run that whoever works in its worktree makes, also while nobody drives it."""
 
 
 class Writer:
@@ -81,10 +80,19 @@ class Writer:
         self._reported: dict[str, Any] = {}
         self.limits = store.rules.limits()
         self._made_at = made_at
-        self._attempts: Counter[str] | None = None
+        self._intent: Intent | None = None
+        self._later = Later(SOON, self._catch_up)
+        self._turn = threading.RLock()  # what was put off is written by another thread
 
     def write(
-        self, label: str, state: Mapping[str, Any], *, capture: bool = False, followed: bool = False, **details: Unpack[Details]
+        self,
+        label: str,
+        state: Mapping[str, Any],
+        *,
+        capture: bool = False,
+        followed: bool = False,
+        soon: bool = False,
+        **details: Unpack[Details],
     ) -> None:
         """Records a checkpoint of the run, after those that could not be written before.
 
@@ -93,6 +101,8 @@ class Writer:
             state: what it carries.
             capture: whether the files may have changed since the last one.
             followed: whether another one follows at once, in whose transaction it is written; `flush` where that does not come.
+            soon: whether `SOON` is early enough, or the next one, where that comes before: it is only written down at once, so that a kill
+                of this process takes nothing with it.
             details: more keys of the document.
 
         Raises:
@@ -110,21 +120,36 @@ class Writer:
             details["progress"] = replace(said, current_phase=at, total_phases=len(self.pipeline.phases))
         if followed:
             toml.dump_state(dict(state), {})  # what can never be written is said now
-        self._waiting.append((label, state, capture, details))
-        self._note(label, details)
-        if followed:
-            return
-        self.flush()
-        if self._waiting:
-            last = self._waiting[-1]
-            self._waiting[-1] = (last[0], copy.deepcopy(dict(last[1])), *last[2:])  # the caller may change it until it is written
+        with self._turn:
+            self._waiting.append((label, state, capture, details))
+            self._note(label, details)
+            if followed or (soon and self._write_down()):
+                return
+            self.flush()
+            if self._waiting:
+                last = self._waiting[-1]
+                self._waiting[-1] = (last[0], copy.deepcopy(dict(last[1])), *last[2:])  # the caller may change it until it is written
 
     def has_ended(self, phase: str) -> bool:
         """Tells whether it is recorded that a phase is complete, or waits for it."""
         return bool(self.completed.get(phase)) or any(label == f"{phase}-complete" for label, *_ in self._waiting)
 
     def flush(self) -> None:
-        """Tries to write what could not be written. Errors: as `write`."""
+        """Tries to write what could not be written, or was put off. Errors: as `write`."""
+        with self._turn:
+            self._flush()
+
+    def settle(self) -> None:
+        """Writes what was put off: somebody is about to look."""
+        if self._intent is not None:
+            self.flush()
+
+    def close(self) -> None:
+        """Writes what waits, with nobody at it any more. Errors: as `write`."""
+        self._later.close()
+        self.flush()
+
+    def _flush(self) -> None:
         while self._waiting:
             label = self._waiting[0][0]
             together = self._go_together()
@@ -177,12 +202,6 @@ class Writer:
         if phase in self.completed:
             self.completed = {name: self.completed[name] for name in names[: names.index(phase)]}
 
-    def known_phases(self) -> list[str]:
-        """Returns the names of the phases that the run is known to have, those that are complete first, then in the order they came up."""
-        entries = trust.written_here(self._store, Query(run=self._run))
-        labels = [split(entry.phase)[0] for entry in entries if entry.trigger not in (*WITHIN, STEP)]
-        return list(dict.fromkeys([*self.completed, *(name for name in reversed(labels) if name not in NOT_PHASES)]))
-
     def go_back(self, checkpoint: Checkpoint) -> None:
         """Brings the files of an earlier checkpoint back, in the worktree and beside it; what is there is recorded first.
 
@@ -203,47 +222,9 @@ class Writer:
         """Removes the locks that a kill left, which would be in the way of git half-way."""
         rewind.remove_locks(self._store.repository, self._run)
 
-    def prepare_again(self, attempt: Attempt, *, resets: bool) -> Attempt:
-        """Prepares the worktree for a further attempt at a phase, and returns it with the checkpoint at which the first one began.
-
-        Args:
-            attempt: the attempt.
-            resets: whether it begins with the files as they were at first.
-
-        Raises:
-            WorktreeError: they cannot be brought back.
-        """
-        self.remove_locks()
-        began = attempt.began or self.began(attempt.phase)
-        if resets and began is not None:
-            self.go_back(trust.read(self._store, self._run, began))
-        return replace(attempt, began=began)
-
-    def attempts_at(self, phase: str) -> int:
-        """Returns how many attempts at a phase there were."""
-        if self._attempts is None:
-            entries = trust.written_here(self._store, Query(run=self._run, status="started")) if (self.newest.sequence or 0) > 1 else ()
-            self._attempts = Counter(split(entry.phase)[0] for entry in entries if entry.trigger == PHASE)
-        return self._attempts[phase]
-
-    def count_attempt(self, attempt: Attempt) -> None:
-        """Notes that an attempt begins."""
-        if self._attempts is not None:
-            self._attempts[attempt.phase] = attempt.number
-
-    def began(self, phase: str) -> str | None:
-        """Returns the newest checkpoint at which a phase began, None where there is none."""
-        found = trust.written_here(self._store, Query(run=self._run, phase=f"{phase}-started"))
-        return next((entry.id for entry in found), None)
-
-    def began_first(self, phase: str) -> Checkpoint | None:
-        """Returns the checkpoint at which the last attempts at a phase began, None where there were none."""
-        newest = self.began(phase)
-        if newest is None:
-            return None
-        checkpoint = trust.read(self._store, self._run, newest)
-        first = checkpoint.attempt.began if checkpoint.attempt is not None else None
-        return trust.read(self._store, self._run, first) if first is not None else checkpoint
+    def bring_back(self, checkpoint_id: str) -> None:
+        """Brings the files back with which an attempt begins anew. Errors: as `go_back`."""
+        self.go_back(trust.read(self._store, self._run, checkpoint_id))
 
     def ended(self, phase: str) -> Attempt | None:
         """Returns the attempt that completed a phase; None where it is not known.
@@ -265,32 +246,6 @@ class Writer:
             ) from None
         return attempt if attempt is not None and attempt.phase == phase else None
 
-    def differs_from(self, checkpoint_id: str) -> bool:
-        """Tells whether commit or files of the worktree differ from those of a checkpoint."""
-        then = trust.read(self._store, self._run, checkpoint_id)
-        commit = self._store.objects.head()[0]
-        if commit != then.git_sha:
-            return True
-        found = self._store.capture()
-        tree = then.tree
-        before, after = (manifest.read(self._store.repository, self._store.objects, oid, commit) for oid in (tree, found.tree))
-        return (before.files, before.raw) != (after.files, after.raw) or keeper.differ(self._store, then.worktree, found)
-
-    def was_worked_on(self, phase: str) -> bool:
-        """Tells whether commit or files of the worktree differ from what the driver recorded last of a phase."""
-        # Not from the newest checkpoint: a commit or a save of whoever has worked there since extends the run as well, and whoever takes
-        # the run back to that, or has the phase done again, means it to stay.
-        target = None
-        for entry in trust.written_here(self._store, Query(run=self._run)):
-            if target not in (None, entry.id):
-                continue
-            target = None
-            if entry.phase == REWOUND:
-                target = trust.read(self._store, self._run, entry.id).rewound_to
-            elif entry.trigger not in _OF_OTHERS and split(entry.phase)[0] == phase:
-                return self.differs_from(entry.id)
-        return self.differs_from(self.newest.id)
-
     def _note(self, label: str, details: Details) -> None:
         """Knows at once what the checkpoint will say of the phases that are complete."""
         from gitckpt.model.phase import completed_after
@@ -300,26 +255,58 @@ class Writer:
             self.completed = dict(pipeline.completed)
         self.completed = completed_after(self.completed, label, "")
 
+    def _write_down(self) -> bool:
+        """Writes down what waits, where that is one whose files are known; tells whether that could be done."""
+        if len(self._waiting) > 1 or not self._known:
+            return False
+        label, state, capture, details = self._waiting[0]
+        state = copy.deepcopy(dict(state))
+        told = self._told(state, details)
+        files, instant = self.newest.worktree, self._store.clock()
+        try:
+            begin = self._store.intents.begin
+            self._intent = begin(label, told, details, worktree=files, guard=self._hold, keeps=_REPORTED, instant=instant)
+        except CkptError:
+            return False  # whoever records it at once says what is wrong
+        self._waiting[0] = (label, state, capture, details)
+        self._later.ask()
+        return True
+
+    def _catch_up(self) -> None:
+        """Writes what was put off, in the thread that does so."""
+        with self._turn:
+            try:
+                self.settle()
+            except LeaseLost:
+                return  # the driver finds out with what it writes next
+            except CkptError as error:
+                self.notice([f"the start of a phase was not recorded: {error.message}"])
+
     def _go_together(self) -> bool:
         """Tells whether the first two that wait can be recorded at once: what was tried before is looked for, each by itself."""
         first, *others = self._waiting[:2]
-        return bool(others) and not others[0][2] and not self._tried.intersection((first[3]["id"], others[0][3]["id"]))
+        can = bool(others) and (self._intent is not None or not others[0][2])
+        return can and not self._tried.intersection((first[3]["id"], others[0][3]["id"]))
 
     def _record_first(self, *, together: bool) -> None:
         """Records what waits for the longest, or the first two together; goes on from it."""
-        label, state, capture, details = self._waiting[0]
         self._tried.update(each[3]["id"] for each in self._waiting[: 1 + together])
-        then = (
-            Successor(self._waiting[1][0], self._told(self._waiting[1][1], self._waiting[1][3]), self._waiting[1][3]) if together else None
-        )
+        intent, then = self._intent, None
+        if intent is not None and not together:
+            self._adopt([self._store.intents.settle(intent, self._store.clock())])
+            return
+        label, state, capture, details = self._waiting[intent is not None]
+        if together and intent is None:
+            then = Successor(self._waiting[1][0], self._told(self._waiting[1][1], self._waiting[1][3]), self._waiting[1][3])
+        how: Any = {"guard": self._hold, "keeps": _REPORTED, "intent": intent, "then": then, **details}
         state = self._told(state, details)
         if capture or not self._known:
             self._refresh()
-            made = self._store.save(label, state, guard=self._hold, beside=self._files, keeps=_REPORTED, then=then, **details)
+            made = self._store.save(label, state, beside=self._files, **how)
         else:
-            files = self.newest.worktree
-            made = self._store.record(label, state, guard=self._hold, worktree=files, keeps=_REPORTED, then=then, **details)
-        self._adopt([made, *([then.made] if then is not None and then.made is not None else [])])
+            made = self._store.record(label, state, worktree=self.newest.worktree, **how)
+        beside = [intent.made, made] if intent is not None else [made, then.made if then is not None else None]
+        self._adopt([each for each in beside if each is not None])
 
     def _told(self, state: Mapping[str, Any], details: Details) -> Mapping[str, Any]:
         """Returns a state with what `git ckpt step` reported meanwhile."""
@@ -329,6 +316,8 @@ class Writer:
         """Goes on from checkpoints that were written, those that wait for the longest."""
         del self._waiting[: len(made)]
         self._tried.difference_update(checkpoint.id for checkpoint in made)
+        self._intent = None
+        self._later.take_back()
         newest = made[-1]
         self._reported = {key: newest.state[key] for key in _REPORTED if key in newest.state}
         self._known = True

@@ -4,18 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from gitckpt.git.notes.editor import Notes
 from gitckpt.git.refs import plain
 from gitckpt.git.repository import Repository
 from gitckpt.model import ids
 from gitckpt.model.arguments import require_text
 from gitckpt.model.checkpoint import SAFETY
 from gitckpt.model.errors import AmbiguousError, CkptError, NotFoundError, UsageError
+from gitckpt.model.format import note
 from gitckpt.model.names import closest
 from gitckpt.model.readers.fence import fenced
 from gitckpt.store import chains, links
 from gitckpt.store.records import heads, layout
 from gitckpt.store.records.entry import Entry, Query
 from gitckpt.store.records.index import Index
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from gitckpt.git.objects.port import Objects
 
 LATEST = "latest"
 _FIRST = 20
@@ -30,6 +36,21 @@ def find(text: str, repository: Repository, index: Index, linked: Callable[[str]
     if text == LATEST:
         return _latest(repository, index)
     return _by_name(text, repository, index) or _by_rev(text, repository, linked) or _nothing(text, index)
+
+
+def linked(commit: str, repository: Repository, objects: Objects, index: Index) -> Sequence[Entry]:
+    """Returns the checkpoints of a commit, those of the commits that it was rewritten from, too; see `Store.links`.
+
+    Args:
+        commit: its full oid; "" for those made before there was any.
+    """
+    ids.require_oid_or_unborn(commit)
+    waiting = links.waiting(repository).get(commit, [])  # first: what is written meanwhile is in the notes
+    lines = Notes(repository, objects, layout.NOTES).lines([commit]).get(commit, [])
+    listed = index.select(Query(ids=[note.link_id(line) for line in (*lines, *waiting)]))
+    commits = {commit, *note.commits(lines, (entry.git_sha for entry in listed))}
+    own = [entry.id for each in commits for entry in index.select(Query(git_sha=each))]
+    return index.select(Query(ids=[*(entry.id for entry in listed), *own]))
 
 
 def _latest(repository: Repository, index: Index) -> str:

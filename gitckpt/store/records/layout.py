@@ -193,3 +193,20 @@ def run_head(found: tuple[str, bytes] | None, ref: str) -> Checkpoint:
     if newest.sequence is None:
         raise InvalidCheckpoint(ref, "sequence", "missing", hint="look at the store: git ckpt doctor")
     return newest
+
+
+def require_free(repository: Repository, checkpoint_id: str) -> None:
+    """Raises `UsageError` where refs of a checkpoint with this id are there: nobody's being faster will ever change that."""
+    patterns = [space + checkpoint_id for space in (CHECKPOINTS, *HOLDERS)]
+    refs = repository.git.run("for-each-ref", "--format=%(refname)", *patterns).out.decode("utf-8", "replace").split()
+    if not refs:
+        return
+    from gitckpt.model.errors import UsageError
+
+    if CHECKPOINTS + checkpoint_id in refs:
+        hint = f"see it: git ckpt show {checkpoint_id}; leave the id out to get a fresh one"
+        raise UsageError(f"there is a checkpoint {checkpoint_id} already", hint=hint) from None
+    raise UsageError(
+        f"the id {checkpoint_id} is taken: {refs[0]} is there, though no checkpoint is",
+        hint="leave the id out to get a fresh one; to clear leftovers: git ckpt verify --repair",
+    ) from None

@@ -14,7 +14,7 @@ from gitckpt.git.disk import Arrivals
 from gitckpt.git.objects.encoding import object_id
 from gitckpt.git.process import GitError
 from gitckpt.git.refs import LockHeld, RefMoved, Update
-from gitckpt.model.errors import BusyError, NotFoundError, UsageError
+from gitckpt.model.errors import BusyError, NotFoundError
 from gitckpt.model.format import document, note
 from gitckpt.store import links
 from gitckpt.store.links import Links
@@ -50,7 +50,6 @@ if TYPE_CHECKING:
 PATIENCE = 30.0
 """How long a record is tried against other writers, in seconds."""
 
-_STEP = "step"
 _LINK_TRIES = 20
 _NOTHING: tuple[Sequence[str], Sequence[str]] = ((), ())
 _WORTH_IT = 3
@@ -86,6 +85,9 @@ class Proposal:
         keeps: keys of the state that others write, too: where somebody has extended the run since the recorder did, what they say goes
             into `state`, in place of what it says itself.
         is_ours: whether its run may go on from it without anybody's trust; not where the inputs of the run are from somebody's file.
+
+    Attributes:
+        noted: the head of the run, and the document, where `Recorder.note` has written that down to follow it.
     """
 
     def __init__(
@@ -108,22 +110,28 @@ class Proposal:
         self._change = change
         self.keeps = keeps
         self.is_ours = is_ours
+        self.noted: tuple[str, bytes] | None = None
         self._own = {name: fields.get(name) for name in ("pipeline", "attempt")}
 
-    def document(self, before: dict[str, Any] | None, carried: dict[str, Any]) -> bytes:
+    def document(self, before: dict[str, Any] | None, carried: dict[str, Any], head: str = "") -> bytes:
         """Returns the document behind a checkpoint.
 
         Args:
             before: keys of the newest checkpoint of the run until now; None where it starts, or outside of one.
             carried: its state; empty where it is not wanted or there is none.
+            head: the document that they are from, where this may be noted to follow it.
 
         Raises:
             StateError: the state cannot be stored losslessly.
         """
+        if self.noted is not None and self.noted[0] == head:
+            return self.noted[1]
         self.fields.update(self._own)
         if self.fields.get("run") is not None:
             self.fields.update(sequence=(before["sequence"] or 0) + 1 if before else 1, parent=before["id"] if before else None)
-            _carry(self.fields, before or {})
+            from gitckpt.model import phase  # outside of runs nothing is carried on
+
+            phase.carry(self.fields, before or {})
         if self._change is not None:
             carried = self._change(carried)
         if self.state is not None and self.fields.get("rewound_to") is None:
@@ -148,6 +156,7 @@ class Recorder:
         self._written: dict[str, tuple[str, dict[str, Any]]] = {}
         self._barred_at = float("-inf")
         self._line: keep.Line | None = None
+        self._noted: set[str] = set()
         self._turn = RLock()  # what it remembers belongs to one thread at a time
 
     def record(self, proposal: Proposal, instant: int, then: Sequence[Proposal] = (), holds: Callable[[], bool] | None = None) -> None:
@@ -178,7 +187,7 @@ class Recorder:
             while True:
                 attempt += 1
                 head, before, carried = self._place(proposal)
-                made = [(proposal, proposal.document(before, carried))]
+                made = [(proposal, proposal.document(before, carried, head))]
                 for each in then:
                     made.append((each, each.document(made[-1][0].fields, made[-1][0].state or {})))
                 try:
@@ -197,13 +206,30 @@ class Recorder:
                     attempt, self._barred_at = _LINK_TRIES, time.monotonic()
                 time.sleep(os.urandom(1)[0] / 256 * 0.002 * min(attempt, 20))  # jitter; importing `random` takes 5 ms
 
+    def note(self, proposal: Proposal) -> None:
+        """Writes down what is to be recorded in its run, which `record` does soon: see `intent`.
+
+        Raises:
+            CkptError: the head of the run was not written here.
+            Exception: as `record`, for the document and its object.
+        """
+        from gitckpt.store import chains
+
+        with self._turn:
+            head, before, carried = self._place(proposal)
+            data = proposal.document(before, carried, head)
+            (oid,) = self._objects.write([("blob", data)], flushed=False)
+            chains.extend(self._repository, proposal.fields["run"], head, [oid], drives=True)
+            proposal.noted = head, data
+            self._noted = {oid}
+
     def _may_succeed(self, proposal: Proposal, error: RefMoved, attempt: int) -> bool:
         """Tells whether to try again after others were faster; raises what says more than that."""
         if proposal.guard is not None:
             proposal.guard.check()
         fields = proposal.fields
         if attempt == 1 or fields["id"] in error.message:
-            self._require_free(fields["id"])
+            layout.require_free(self._repository, fields["id"])
         return not (proposal.starts_run and self._repository.cat_file.info(layout.RUNS + fields["run"]) is not None)
 
     def write_links(self, instant: int, more: dict[str, list[str]] | None = None) -> bool:
@@ -259,7 +285,7 @@ class Recorder:
         written, before = self._written.get(run, ("", {}))
         state: dict[str, Any] = {}
         newest = None
-        if noted := chains.noted_after(self._repository, run, found):  # by one who was stopped before the head moved, perhaps
+        if noted := chains.noted_after(self._repository, run, found, self._noted):  # by one who was stopped before the head moved, perhaps
             from gitckpt.store.records import heads
 
             newest = heads.recorded_among(noted, run, self._objects, self._refs)
@@ -299,7 +325,8 @@ class Recorder:
             from gitckpt.store import chains  # what commits outside of runs never need
 
             drives = guard is not None and guard.drives
-            noted = chains.extend(self._repository, fields["run"], head, [oid for _, oid in documents], drives=drives)
+            new = [oid for _, oid in documents if oid not in self._noted]
+            noted = chains.extend(self._repository, fields["run"], head, new, drives=drives)
 
         with self._arrivals.look(roots, written, fields.get("branch"), noted) as due:
             try:
@@ -353,39 +380,3 @@ class Recorder:
             updates[at : at + 1] = line.detour()
             self._objects.write(line.objects)
             self._refs.update(updates, meanwhile)
-
-    def _require_free(self, checkpoint_id: str) -> None:
-        """Raises an error where refs of a checkpoint with this id are there: nobody's being faster will ever change that."""
-        patterns = [space + checkpoint_id for space in (layout.CHECKPOINTS, *layout.HOLDERS)]
-        refs = self._repository.git.run("for-each-ref", "--format=%(refname)", *patterns).out.decode("utf-8", "replace").split()
-        if layout.CHECKPOINTS + checkpoint_id in refs:
-            hint = f"see it: git ckpt show {checkpoint_id}; leave the id out to get a fresh one"
-            raise UsageError(f"there is a checkpoint {checkpoint_id} already", hint=hint) from None
-        if refs:
-            raise UsageError(
-                f"the id {checkpoint_id} is taken: {refs[0]} is there, though no checkpoint is",
-                hint="leave the id out to get a fresh one; to clear leftovers: git ckpt verify --repair",
-            ) from None
-
-
-def _carry(fields: dict[str, Any], before: dict[str, Any]) -> None:
-    """Carries on what drives a run and at which attempt it is; says which of its phases are complete after this checkpoint.
-
-    Args:
-        fields: keys of the new checkpoint, changed in place; what they say already stays, less the phases that are complete.
-        before: keys of the newest checkpoint of the run until now; none where it starts.
-    """
-    own, carried = fields.get("pipeline"), before.get("pipeline")
-    pipeline = own or carried
-    if pipeline is not None:
-        from gitckpt.model.phase import completed_after
-
-        is_imported = fields.get("imported") is not None  # then the file says what is complete
-        label = fields["phase"] if fields["trigger"] != _STEP and not is_imported else ""  # steps are no phases of what drives the run
-        known = pipeline if carried is None or fields.get("rewound_to") is not None or is_imported else carried
-        kept = own.get("completed", {}) if own is not None else None
-        after = completed_after(dict(known.get("completed", {})), label, fields["id"], kept)
-        fields["pipeline"] = {key: value for key, value in pipeline.items() if key != "completed"} | ({"completed": after} if after else {})
-    if fields.get("attempt") is None and before.get("attempt") is not None:
-        ended = ("exit_code", "seconds", "output", "result")
-        fields["attempt"] = {key: value for key, value in before["attempt"].items() if key not in ended}

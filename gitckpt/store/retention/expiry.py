@@ -87,7 +87,7 @@ def expire(
         chains.forget_others(store.repository, store.index.runs)
         roster.forget_others(store.repository, lambda some: {entry.id for entry in store.list(Query(ids=list(some), in_run=False))})
         with contextlib.suppress(BusyError):  # the next one does it
-            store.settle(all_walked=all_walked)
+            store.remover().settle(all_walked=all_walked)
         keeper.sweep(store)
         worktree.finish(store.repository)  # last: what cannot be deleted is an error, and no reason to keep anything else
     gone = [*alone, *((entry, Decision(entry.id, expires=True, reason=f"phase {phase} is complete")) for entry, phase in squashed.values())]
@@ -110,7 +110,7 @@ def _finish(store: Checkpoints) -> None:
     """Ends what removals have begun that were interrupted, and clears away what other processes have left that were killed."""
     with contextlib.suppress(BusyError):  # the next one does it
         sweep.sweep(store.repository, store.refs, store.announce)  # first: what is left over may stand in the way of a ref that is needed
-        store.finish()
+        store.remover().finish()
     sweep.sweep_files(store.repository)
 
 

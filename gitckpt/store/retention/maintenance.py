@@ -99,7 +99,7 @@ def settle(repository: Repository) -> None:
     """Has refs keep what is below where history was cut off, for a hook; what fails is for the log, and is done by what follows."""
     try:
         with Checkpoints(repository, adapter="plumbing") as store:
-            store.settle(all_walked=True)
+            store.remover().settle(all_walked=True)
     except CkptError as error:
         log.append(repository, f"what is below where history was cut off may not be kept yet: {error.message}")
 
