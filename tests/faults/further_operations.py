@@ -38,6 +38,33 @@ except (CkptError, OSError) as error:
     sys.exit(f"error: {error}\\nhint: {getattr(error, 'hint', None) or 'start it again'}")
 """
 
+_SHORT = """
+import sys
+sys.path.insert(0, sys.argv.pop(1))
+noted = sys.argv.pop(1) + "/counted"
+from gitckpt.durable.run.run import Run
+from gitckpt.model.errors import CkptError
+from gitckpt.store.store import Store
+
+def work(number):
+    run.state["seen"] = number
+    if number % 3 == 0:
+        open(f"{run.path}/number-{number}", "w").write(f"{number}\\n")
+    return number
+
+try:
+    with Store.open(".") as store, Run.start(store, "short", key="short", adapter="plumbing") as run:
+        for number in range(1, 6):
+            name = f"phase {number}"
+            is_new = name not in run.completed
+            assert run.phase(name, work, inputs={"number": number}) == number
+            with open(noted, "a") as file:
+                is_new and not run.unwritten and file.write(f"{run.completed[name]} {number}\\n")
+except (CkptError, OSError) as error:
+    sys.exit(f"error: {error}\\nhint: {getattr(error, 'hint', None) or 'start it again'}")
+"""
+"""Phases that end at once: their starts are written down, and recorded with their ends."""
+
 _CANCELLING = """
 import os, subprocess, sys, time
 sys.path.insert(0, sys.argv.pop(1))
@@ -83,6 +110,11 @@ RUN_OPERATIONS = (
     Operation(
         "milestones",
         [sys.executable, "-P", "-u", "-c", _COUNTING, str(PROJECT), "@BESIDE"],
+        promises.counted,
+    ),
+    Operation(
+        "short-phases",
+        [sys.executable, "-P", "-u", "-c", _SHORT, str(PROJECT), "@BESIDE"],
         promises.counted,
     ),
     Operation(

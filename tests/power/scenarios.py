@@ -72,6 +72,17 @@ END
 git add gitckpt.toml
 git commit --quiet --message pipeline
 """
+_PROGRAM = f"""
+cat >.git/program.py <<'END'
+import os, sys
+sys.path.insert(0, {str(PROJECT)!r})
+from gitckpt import Run, Store
+with Store.open(".") as store, Run.start(store, "short") as run:
+    for number in range(6):
+        run.phase(f"phase {{number}}", lambda: number % 3 or open(f"{{run.path}}/number-{{number}}", "w").write("x"))
+        os.write(1, f"ack {{run.completed[f'phase {{number}}']}}\\n".encode())
+END
+"""
 _RAN = f"{_PIPELINE} git ckpt -q run ci >.git/said 2>&1; git ckpt list | grep one-complete | cut -f1 >.git/middle;"
 _SAMPLES = PROJECT / "tests/formats/samples/rlm-act"
 
@@ -87,6 +98,7 @@ SCENARIOS = {
         Scenario("commit on a new branch", f"git checkout -qb feature/other; {_COMMIT}; {_NEWEST}", _HOOKED),
         Scenario("amend", f"{_COMMIT}; {_KNOW}; git commit -q --amend -m other; {_NEWEST}", _HOOKED, git_writes_notes=True),
         Scenario("run", f"git ckpt --quiet run ci >.git/said 2>&1; {_ALL}", _PIPELINE),
+        Scenario("short phases", f"{sys.executable} -P .git/program.py", _PROGRAM),
         Scenario(
             "remove",
             f'{_SAVE}; git ckpt -q remove $(cat .git/first); echo "gone $(cat .git/first)"',

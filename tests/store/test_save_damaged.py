@@ -14,6 +14,7 @@ from gitckpt.store import log
 from gitckpt.store.records import layout
 from gitckpt.store.restore import restorer
 from gitckpt.store.retention import maintenance
+from gitckpt.store.snapshot import assurance
 from gitckpt.store.store import Store, inside
 from tests.conftest import Checkout
 from tests.damaging import KINDS, place_of, some, spoil, spoil_packed
@@ -94,6 +95,17 @@ def test_a_packed_one(main_checkout: Checkout, make_store: MakeStore) -> None:
         assert [oid in sentence for sentence in told(store)] == [True]
         assert store.read(made.id).tree == made.tree
     assert main_checkout.blobs(f"refs/ckpt/trees/{made.id}:files/new") == [(main_checkout.path / "new").read_bytes()]
+
+
+def test_a_tree_that_a_gc_was_about_to_move_is_not_noted_as_damaged_for_good(main_checkout: Checkout, make_store: MakeStore) -> None:
+    main_checkout.write("deep/new", "content\n")
+    with make_store(main_checkout) as store:
+        made, own = store.save("one-complete"), inside(store)
+        oid = main_checkout.git("rev-parse", f"refs/ckpt/trees/{made.id}:files/deep")
+        path = main_checkout.path / ".git/objects" / oid[:2] / oid[2:]
+        away = path.rename(main_checkout.path / ".git/away")
+        assert assurance.secure(own.repository, own.objects, made, lambda _: away.rename(path))
+        assert not Path(own.repository.private_dir, "damaged/packed").exists()
 
 
 @pytest.mark.parametrize("place", ["files/deep", "files"])

@@ -69,9 +69,7 @@ def recorded(
             continue
         if secure(repository, objects, checkpoint, say, parts):
             if torn:
-                from gitckpt.git.damage import unusable
-
-                unusable.forget(repository)
+                _forget(repository)
             if not may_be_known:
                 _require_committed(repository, objects, checkpoint, remove, say)
             return checkpoint
@@ -142,7 +140,16 @@ def secure(
 
     for sentence in repair.mend(repository, objects, checkpoint):
         say(sentence)
-    return wholeness.is_whole(repository, checkpoint)
+    is_whole = wholeness.is_whole(repository, checkpoint)
+    if is_whole:
+        _forget(repository)  # where a gc was about to move objects, nothing was damaged
+    return is_whole
+
+
+def _forget(repository: Repository) -> None:
+    from gitckpt.git.damage import unusable  # damage is seldom
+
+    unusable.forget(repository)
 
 
 def failure(repository: Repository, objects: Objects, checkpoint: Checkpoint | None) -> CkptError:
