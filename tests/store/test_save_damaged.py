@@ -104,7 +104,11 @@ def test_a_tree_that_a_gc_was_about_to_move_is_not_noted_as_damaged_for_good(mai
         oid = main_checkout.git("rev-parse", f"refs/ckpt/trees/{made.id}:files/deep")
         path = main_checkout.path / ".git/objects" / oid[:2] / oid[2:]
         away = path.rename(main_checkout.path / ".git/away")
-        assert assurance.secure(own.repository, own.objects, made, lambda _: away.rename(path))
+
+        def is_told(_: str) -> None:
+            away.rename(path)
+
+        assert assurance.secure(own.repository, own.objects, made, is_told)
         assert not Path(own.repository.private_dir, "damaged/packed").exists()
 
 
