@@ -77,6 +77,16 @@ def note(repository: Repository, run: str, oids: Sequence[str]) -> tuple[list[st
     return [path, *([place] if is_new else [])], [repository.private_dir, repository.common_dir] if is_new else []
 
 
+def turn_back(repository: Repository, run: str, oid: str) -> None:
+    """Notes that the head of a run is about to go back to a document: what was noted after it until now was removed.
+
+    Args:
+        oid: of the document; one that was not written here stays so.
+    """
+    if knows(repository, run, oid):
+        note(repository, run, [oid])
+
+
 def knows(repository: Repository, run: str, oid: str) -> bool:
     """Tells whether a document of a run was written or adopted here.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -9,12 +10,13 @@ from typing import Any
 
 import pytest
 
+from gitckpt.durable.run import writer
 from gitckpt.durable.run.active_run import ActiveRun
 from gitckpt.durable.run.attempt import Attempting
 from gitckpt.durable.run.opener import reopen
 from gitckpt.durable.run.retry import USUAL, Conduct
 from gitckpt.durable.run.run import Run
-from gitckpt.model.checkpoint import Attempt
+from gitckpt.model.checkpoint import Attempt, Checkpoint
 from gitckpt.store.checkpoints import Checkpoints
 from gitckpt.store.records.entry import Query
 from gitckpt.store.store import Store, inside
@@ -50,6 +52,21 @@ def plain(make_store: Callable[..., Store], main_checkout: Checkout) -> Store:
     return make_store(main_checkout)
 
 
+@pytest.fixture
+def unhurried(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Lets a start wait for as long as its phase takes."""
+    monkeypatch.setattr(writer, "SOON", 3600.0)
+
+
+@pytest.fixture
+def run(store: Store) -> Iterator[Run]:
+    """A run with one phase that is complete: the first start of a driver looks at the files, and waits for nothing."""
+    with Run.start(store, "a run") as made:
+        made.phase("first", lambda: None)
+        made.pause()
+        yield made
+
+
 class Sleeper:
     """Waits by turning the clock."""
 
@@ -77,6 +94,26 @@ def go_on(store: Store, run: str, sleep: Callable[[float], None] | None = None, 
 def labels(store: Store, run: str) -> list[str]:
     """Returns the phase labels of a run, oldest first."""
     return [entry.phase for entry in reversed(store.list(Query(run=run)))]
+
+
+def checkpoints(store: Store, run: str) -> list[Checkpoint]:
+    """Returns the checkpoints of a run, oldest first."""
+    return [store.read(entry.id) for entry in reversed(store.list(Query(run=run)))]
+
+
+def require_one_line(store: Store, run: str) -> list[Checkpoint]:
+    """Returns the checkpoints of a run, each of which has to follow the one before it; nothing else may be wrong with the store either."""
+    found = checkpoints(store, run)
+    assert [each.sequence for each in found] == list(range(1, len(found) + 1))
+    assert [each.parent for each in found] == [None, *(each.id for each in found[:-1])]
+    assert inside(store).heads.read(run).id == found[-1].id
+    assert list(store.verify().findings) == []
+    return found
+
+
+def git(run: Run, *words: str) -> str:
+    """Calls git in the worktree of a run."""
+    return subprocess.run(["git", *words], cwd=run.path, check=True, capture_output=True, text=True).stdout.strip()
 
 
 class Killed(BaseException):

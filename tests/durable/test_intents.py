@@ -7,7 +7,6 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -18,49 +17,12 @@ from gitckpt.durable.run import writer
 from gitckpt.durable.run.background import Later
 from gitckpt.durable.run.errors import PhaseBlocked
 from gitckpt.durable.run.run import Run
-from gitckpt.model.checkpoint import Checkpoint
 from gitckpt.store import chains
 from gitckpt.store.leases.lease import LeaseLost
 from gitckpt.store.records import layout
-from gitckpt.store.records.entry import Query
 from gitckpt.store.store import Store, inside
 from tests.conftest import Checkout
-from tests.durable.conftest import Killed, die, go_on, labels, refuse_refs
-
-
-@pytest.fixture
-def unhurried(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Lets a start wait for as long as its phase takes."""
-    monkeypatch.setattr(writer, "SOON", 3600.0)
-
-
-@pytest.fixture
-def run(store: Store) -> Iterator[Run]:
-    """A run with one phase that is complete: the first start of a driver looks at the files, and waits for nothing."""
-    with Run.start(store, "a run") as made:
-        made.phase("first", lambda: None)
-        made.pause()
-        yield made
-
-
-def checkpoints(store: Store, run: str) -> list[Checkpoint]:
-    """Returns the checkpoints of a run, oldest first."""
-    return [store.read(entry.id) for entry in reversed(store.list(Query(run=run)))]
-
-
-def require_one_line(store: Store, run: str) -> list[Checkpoint]:
-    """Returns the checkpoints of a run, each of which has to follow the one before it; nothing else may be wrong with the store either."""
-    found = checkpoints(store, run)
-    assert [each.sequence for each in found] == list(range(1, len(found) + 1))
-    assert [each.parent for each in found] == [None, *(each.id for each in found[:-1])]
-    assert inside(store).heads.read(run).id == found[-1].id
-    assert list(store.verify().findings) == []
-    return found
-
-
-def git(run: Run, *words: str) -> str:
-    """Calls git in the worktree of a run."""
-    return subprocess.run(["git", *words], cwd=run.path, check=True, capture_output=True, text=True).stdout.strip()
+from tests.durable.conftest import Killed, checkpoints, die, git, go_on, labels, refuse_refs, require_one_line
 
 
 def transactions(log: Path) -> list[list[str]]:

@@ -194,9 +194,7 @@ def reopen(store: Checkpoints, run: str, **how: Unpack[How]) -> Opening:
         hold = lease_store.leases.acquire(run, how.get("holder", "a program"), how.get("lease", LENGTH), take_over=take_over)
         newest = _ours(store, run, trusted=False)  # again: until the lease was ours, somebody else may have written
         require_open(newest, again=again)
-        announced = store.intents.left(run, hold)
-        if announced is not None:
-            newest = store.intents.settle(announced, store.clock())
+        newest = store.intents.take_up(run, hold, store.clock(), store.new_id) or newest
         crashed = hold.before is not None and hold.before.released is None
         if crashed or hold.before is None:
             store.relink(run)

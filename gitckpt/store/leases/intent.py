@@ -6,19 +6,23 @@ process leaves both, and whoever goes on with the run records the checkpoint the
 
 from __future__ import annotations
 
+import contextlib
+
 from gitckpt.git.process import GitError
 from gitckpt.model import ids
 from gitckpt.model.checkpoint import PHASE, Checkpoint, Worktree
-from gitckpt.model.errors import InvalidCheckpoint
+from gitckpt.model.errors import CkptError, InvalidCheckpoint, UsageError
 from gitckpt.model.phase import NOT_PHASES, split
 from gitckpt.model.readers import codec
-from gitckpt.store import chains
+from gitckpt.model.values import replace
+from gitckpt.store import chains, log
+from gitckpt.store.leases.lease import LeaseLost
 from gitckpt.store.records import draft, layout
 from gitckpt.store.records.recorder import Proposal
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
+    from collections.abc import Callable, Collection, Mapping
     from typing import Any
 
     from gitckpt.git.objects.port import Objects
@@ -116,22 +120,49 @@ class Intents:
         assert intent.made is not None
         return intent.made
 
-    def left(self, run: str, guard: Guard) -> Intent | None:
-        """Returns the start of an attempt that a driver has written down, before it was killed, to follow the head; None where it has none.
+    def take_up(self, run: str, guard: Guard, instant: int, new_id: Callable[[], str]) -> Checkpoint | None:
+        """Records the start of an attempt that a driver has written down, before it was killed, to follow the head; returns it, if any.
 
-        What is damaged, or no document that follows the head of the run, announces nothing.
+        What is damaged, was removed, or is no document that follows the head of the run, announces nothing. What cannot be recorded is no
+        reason not to go on with the run: the log says so.
 
         Args:
             guard: the lease of whoever goes on with the run.
+            instant: now, in microseconds since the epoch.
+            new_id: returns a fresh UUID version 4.
 
         Raises:
             NotFoundError: there is no such run.
+            LeaseLost: somebody else drives it by now.
         """
-        oid, newest = self._heads.head(run)
-        for line in chains.noted_after(self._repository, run, oid):
-            found = self._read(run, line.decode("ascii", "replace"))
+        found = self._left(run)
+        if found is None:
+            return None
+        try:
+            with contextlib.suppress(UsageError):
+                return self._record(found, guard, instant)
+            # A transaction that was cut off has left refs under its id, perhaps.
+            return self._record(replace(found, id=new_id()), guard, instant)
+        except LeaseLost:
+            raise
+        except CkptError as error:
+            with contextlib.suppress(CkptError):  # the disk is full, perhaps
+                log.append(self._repository, f"run {run}: {found.phase} was written down, and cannot be recorded: {error.message}")
+            return None
+
+    def _record(self, found: Checkpoint, guard: Guard, instant: int) -> Checkpoint:
+        return self.settle(Intent(found, Proposal(codec.fields(found), dict(found.state), guard=guard)), instant)
+
+    def _left(self, run: str) -> Checkpoint | None:
+        """Returns the newest start that was written down to follow the head of a run; None where there is none."""
+        head, newest = self._heads.head(run)
+        for line in chains.noted_after(self._repository, run, head):
+            oid = line.decode("ascii", "replace")
+            if oid == head:
+                return None  # it was moved back to that: see `chains.turn_back`
+            found = self._read(run, oid)
             if found is not None and found.run == run and found.parent == newest.id and _announces(found):
-                return Intent(found, Proposal(codec.fields(found), dict(found.state), guard=guard))
+                return found
         return None
 
     def _read(self, run: str, oid: str) -> Checkpoint | None:

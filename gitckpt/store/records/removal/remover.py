@@ -133,10 +133,12 @@ class Remover:
         early = {name: oid for name, oid in checkpoints.items() if name not in last} if last else {}
         if early and len(early) < len(checkpoints):
             before = self._new_heads(early, runs)  # of those that lag behind
+            self._turn_back(before)
             self._refs.update([*unlinked, *before, *_deletions(early)])
             checkpoints, unlinked = {name: oid for name, oid in checkpoints.items() if name in last}, ()
             heads = self._new_heads(checkpoints, runs) if before else heads
         over = {head.ref.removeprefix(layout.RUNS) for head in heads if not head.new}
+        self._turn_back(heads)
         if unlinked or heads or checkpoints:
             self._refs.update([*unlinked, *heads, *_deletions(checkpoints), *keys.of_runs(self._refs, self._objects, over)])
         for run in over:
@@ -261,6 +263,12 @@ class Remover:
     def _headed_by(self, oids: Collection[str]) -> set[str]:
         """Returns the runs whose head is one of some documents."""
         return {ref.removeprefix(layout.RUNS) for ref, oid in self._refs.each(layout.RUNS) if oid in oids}
+
+    def _turn_back(self, heads: Sequence[Update]) -> None:
+        """Lets nobody take what heads of runs are moved off for the start of an attempt that is still to be recorded."""
+        for head in heads:
+            if head.new:
+                chains.turn_back(self._repository, head.ref.removeprefix(layout.RUNS), head.new)
 
     def _listed(self, query: Query) -> Sequence[Entry]:
         """Returns what the index has; nothing where it cannot be made, as what is to be removed may be the reason for that.

@@ -1,0 +1,91 @@
+"""What becomes of a start that is only written down: whatever its phase does, whatever others do, whoever goes on with the run."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from gitckpt.durable.run.run import Run
+from gitckpt.git.refs import Update
+from gitckpt.model.checkpoint import Checkpoint
+from gitckpt.store import log
+from gitckpt.store.records import layout
+from gitckpt.store.store import Store, inside
+from tests.conftest import Checkout
+from tests.durable.conftest import Killed, attempt_of, checkpoints, die, git, go_on, labels, require_one_line
+
+pytestmark = pytest.mark.usefixtures("unhurried")
+
+
+def noted(run: Run) -> Checkpoint:
+    """Returns the start that is only written down, within its phase."""
+    intent = run._active._writer._intent
+    assert intent is not None
+    return intent._drafted
+
+
+def killed(run: Run) -> Checkpoint:
+    """Kills the driver as the work of a phase begins; returns the start that it had written down."""
+    found: list[Checkpoint] = []
+
+    def dies() -> None:
+        found.append(noted(run))
+        raise Killed
+
+    die(run, "quick", dies)
+    return found[0]
+
+
+class TestLeft:
+    def test_refs_that_a_cut_transaction_left_under_its_id_are_not_in_the_way(self, run: Run, store: Store) -> None:
+        Path(run.path, "new.txt").write_text("new\n")
+        run.phase("make", lambda: None)
+        start, tree = killed(run), checkpoints(store, run.id)[-1].tree
+        assert tree is not None
+        inside(store).refs.update([Update(layout.TREES + start.id, tree, "")])
+        with go_on(store, run.id) as again:
+            assert labels(store, run.id)[-2:] == ["make-complete", "quick-started"]
+            again.phase("quick", lambda: None)
+            again.pause()
+        assert attempt_of(store, run.id, "quick-complete").number == 2
+
+    def test_what_cannot_be_recorded_is_logged_and_in_nobodys_way(self, run: Run, store: Store, checkout: Checkout) -> None:
+        """A commit that git had not flushed is gone after a power cut."""
+        before = git(run, "rev-parse", "HEAD")
+        git(run, "-c", "core.hooksPath=/dev/null", "commit", "--quiet", "--allow-empty", "-m", "x")
+        commit = killed(run).git_sha
+        assert commit != before
+        git(run, "reset", "--quiet", "--hard", before)
+        lost = checkout.main / ".git/objects" / commit[:2] / commit[2:]
+        lost.rename(lost.with_suffix(".lost"))
+        with go_on(store, run.id) as again:
+            assert labels(store, run.id)[-1] == "first-complete"
+            said = Path(inside(store).repository.private_dir, log.FILE).read_text()
+            assert "quick-started was written down, and cannot be recorded" in said
+            again.phase("quick", lambda: None)
+            again.pause()
+        assert labels(store, run.id)[-3:] == ["first-complete", "quick-started", "quick-complete"]
+        lost.with_suffix(".lost").rename(lost)
+
+    @pytest.mark.parametrize("others", [0, 1])
+    def test_what_was_removed_since_stays_removed(self, run: Run, store: Store, others: int) -> None:
+        start = killed(run)
+        for _ in range(others):
+            with go_on(store, run.id) as again:
+                again.skip("other")
+                again.pause()
+        with go_on(store, run.id) as again:
+            assert start.id in [each.id for each in checkpoints(store, run.id)]
+            again.pause()
+        store.remove([each.id for each in checkpoints(store, run.id)[3:]])
+        with go_on(store, run.id) as again:
+            assert labels(store, run.id)[-1] == "first-complete"
+            again.pause()
+        resumed = go_on(store, run.id)
+        resumed.phase("next", lambda: None)
+        killed(resumed)
+        with go_on(store, run.id) as again:
+            assert labels(store, run.id)[-2:] == ["next-complete", "quick-started"]  # what is written down since, counts
+            again.pause()
+        require_one_line(store, run.id)
