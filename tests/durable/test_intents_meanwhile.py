@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import threading
 from pathlib import Path
 
 import pytest
 
+from gitckpt.durable.run.retry import Conduct
 from gitckpt.durable.run.run import Run
 from gitckpt.git.refs import Update
 from gitckpt.model.checkpoint import Checkpoint
+from gitckpt.model.errors import StateError, UsageError
 from gitckpt.store import log
 from gitckpt.store.records import layout
 from gitckpt.store.store import Store, inside
@@ -35,6 +38,11 @@ def killed(run: Run) -> Checkpoint:
 
     die(run, "quick", dies)
     return found[0]
+
+
+def put_off_long_enough(run: Run) -> None:
+    """Has the thread's work done, as 5 ms after the start."""
+    run._active._writer._catch_up()
 
 
 class TestLeft:
@@ -89,3 +97,83 @@ class TestLeft:
             assert labels(store, run.id)[-2:] == ["next-complete", "quick-started"]  # what is written down since, counts
             again.pause()
         require_one_line(store, run.id)
+
+
+class TestWithin:
+    @pytest.mark.parametrize("late", [False, True])
+    def test_a_phase_that_is_to_be_redone_is_done_again(self, run: Run, *, late: bool) -> None:
+        done: list[int] = []
+
+        def work() -> None:
+            run.redo("first")
+            if late:
+                put_off_long_enough(run)
+            run.phase("first", lambda: done.append(1))
+
+        run.phase("quick", work)
+        assert done == [1]
+        require_one_line(run.store, run.id)
+
+    @pytest.mark.parametrize("late", [False, True])
+    def test_files_that_a_restart_brought_back_are_those_of_what_follows(self, run: Run, *, late: bool) -> None:
+        Path(run.path, "new.txt").write_text("new\n")
+        run.phase("make", lambda: None)
+
+        def work() -> None:
+            run.restart("first")
+            if late:
+                put_off_long_enough(run)
+            run.phase("first", lambda: None)
+
+        run.phase("quick", work)
+        found = require_one_line(run.store, run.id)
+        trees = [(each.phase, each.tree is not None) for each in found[-4:]]
+        assert trees == [("quick-started", True), ("first-started", False), ("first-complete", False), ("quick-complete", False)]
+
+    def test_the_phase_itself_can_be_restarted(self, run: Run) -> None:
+        file = Path(run.path, "new.txt")
+        file.write_text("old\n")
+        run.phase("make", lambda: None)
+
+        def work() -> str:
+            file.write_text("new\n")
+            run.restart("quick")
+            return file.read_text()
+
+        assert run.phase("quick", work) == "old\n"
+
+    def test_that_it_is_to_be_redone_can_be_recorded(self, run: Run) -> None:
+        run.phase("quick", lambda: run.redo("quick", record=True))
+        names = ["quick-started", "rewind-complete", "quick-complete"]
+        assert [each.phase for each in require_one_line(run.store, run.id)[-3:]] == names
+
+    def test_a_state_that_cannot_be_copied_is_refused_as_any_other(self, run: Run) -> None:
+        done: list[int] = []
+        run.state["lock"] = threading.Lock()
+        with pytest.raises(StateError):
+            run.phase("quick", lambda: done.append(1))
+        assert done == []
+        del run.state["lock"]
+        run.phase("quick", lambda: None)
+        assert [each.phase for each in require_one_line(run.store, run.id)[-2:]] == ["quick-started", "quick-complete"]
+
+    def test_without_another_thread_it_is_recorded_at_once(self, run: Run, plain: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+        def refuses(_: threading.Thread) -> None:
+            raise RuntimeError("can't start new thread")
+
+        monkeypatch.setattr(threading.Thread, "start", refuses)
+        seen: list[str] = []
+        run.phase("quick", lambda: seen.extend(labels(plain, run.id)[-1:]), conduct=Conduct(autosave=0))
+        assert seen == ["quick-started"]
+
+
+class TestOthers:
+    def test_a_start_whose_id_is_taken_takes_nothing_with_it(self, run: Run, plain: Store) -> None:
+        Path(run.path, "new.txt").write_text("new\n")
+        run.phase("make", lambda: None)
+        tree = git(run, "rev-parse", "HEAD^{tree}")
+        with pytest.raises(UsageError, match="is taken"):
+            run.phase("quick", lambda: inside(plain).refs.update([Update(layout.TREES + noted(run).id, tree, "")]))
+        run.phase("next", lambda: None)
+        names = ["make-complete", "quick-complete", "next-started", "next-complete"]
+        assert labels(run.store, run.id)[-4:] == names

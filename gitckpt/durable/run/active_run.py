@@ -228,6 +228,7 @@ class ActiveRun:
             UsageError: the run has no such phase; nothing was changed.
         """
         require_text("name", name)
+        self._writer.settle()
         meant = next_attempt.meant(name, self._session.attempts.phases(self.completed), self.id)
         self.redo(meant)
         pipeline = replace(self.pipeline, completed=dict(self.completed))
@@ -245,6 +246,7 @@ class ActiveRun:
     def restart(self, name: str) -> None:
         """As `Run.restart`."""
         require_text("name", name)
+        self._writer.settle()
         began = self._session.attempts.began_first(name)
         if began is not None:
             self._writer.go_back(began)

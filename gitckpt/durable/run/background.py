@@ -82,11 +82,16 @@ class Later:
         self._thread: threading.Thread | None = None
 
     def ask(self) -> None:
-        """Asks for it, a delay from now on."""
+        """Asks for it, a delay from now on.
+
+        Raises:
+            RuntimeError: there can be no more threads.
+        """
         self._since = time.monotonic()
         if self._thread is None:
-            self._thread = threading.Thread(target=self._attend, daemon=True)
-            self._thread.start()
+            thread = threading.Thread(target=self._attend, daemon=True)
+            thread.start()
+            self._thread = thread
         if not self._asked.is_set():
             self._asked.set()
 

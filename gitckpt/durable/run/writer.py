@@ -165,6 +165,7 @@ class Writer:
                 if together:
                     continue  # each by itself: one of them may be right
                 del self._waiting[0]
+                self._intent = None
                 raise
             except CkptError as error:
                 sentence = f"{label} could not be recorded: {error.message}"
@@ -197,7 +198,8 @@ class Writer:
             self._log(f"run {self._run}: {failure}")
 
     def reopen(self, phase: str) -> None:
-        """Counts a phase, and those that were completed after it, as not complete; its next start says so."""
+        """Counts a phase, and those that were completed after it, as not complete; its next start says so. Errors: as `write`."""
+        self.settle()  # afterwards, those would count that are complete as the start that was put off says
         names = list(self.completed)
         if phase in self.completed:
             self.completed = {name: self.completed[name] for name in names[: names.index(phase)]}
@@ -259,17 +261,16 @@ class Writer:
         """Writes down what waits, where that is one whose files are known; tells whether that could be done."""
         if len(self._waiting) > 1 or not self._known:
             return False
-        label, state, capture, details = self._waiting[0]
-        state = copy.deepcopy(dict(state))
-        told = self._told(state, details)
-        files, instant = self.newest.worktree, self._store.clock()
+        label, state, _, details = self._waiting[0]
+        told, files, instant = self._told(state, details), self.newest.worktree, self._store.clock()
         try:
             begin = self._store.intents.begin
             self._intent = begin(label, told, details, worktree=files, guard=self._hold, keeps=_REPORTED, instant=instant)
+            self._later.ask()
         except CkptError:
             return False  # whoever records it at once says what is wrong
-        self._waiting[0] = (label, state, capture, details)
-        self._later.ask()
+        except RuntimeError:
+            return False  # there can be no more threads: it is recorded at once
         return True
 
     def _catch_up(self) -> None:
@@ -293,7 +294,9 @@ class Writer:
         self._tried.update(each[3]["id"] for each in self._waiting[: 1 + together])
         intent, then = self._intent, None
         if intent is not None and not together:
+            known = self._known
             self._adopt([self._store.intents.settle(intent, self._store.clock())])
+            self._known = known  # it has the files of the moment when it was written down
             return
         label, state, capture, details = self._waiting[intent is not None]
         if together and intent is None:

@@ -7,6 +7,7 @@ process leaves both, and whoever goes on with the run records the checkpoint the
 from __future__ import annotations
 
 import contextlib
+import copy
 
 from gitckpt.git.process import GitError
 from gitckpt.model import ids
@@ -91,7 +92,7 @@ class Intents:
 
         Args:
             phase: its label.
-            state: what it carries; nobody may change it any more.
+            state: what it carries; the caller may change it afterwards.
             details: its other keys, with an id.
             worktree: its files.
             guard: the lease that must be held when it is recorded.
@@ -106,6 +107,7 @@ class Intents:
         found = draft.draft(phase, state, details, head=head, worktree=worktree, checkpoint_id=details["id"], instant=instant)
         intent = Intent(found[0], Proposal(*found[1:], guard=guard, keeps=keeps))
         self._recorder.note(intent.proposal)
+        intent.proposal.state = copy.deepcopy(found[2])  # now that it is known to hold nothing that cannot be copied
         return intent
 
     def settle(self, intent: Intent, instant: int) -> Checkpoint:
