@@ -213,9 +213,9 @@ class Checkpoints:
         makes, instead of `state`, the state of the one that the run's head has at that moment, an empty one where the run starts; it is
         called again when others were faster, and what it raises is raised here. `progress_of` says how far the run has come by the state
         that `change` returned. `keeps` are keys of `state` that others write, too: where somebody has extended the run since this store
-        did, theirs count. `then` is recorded with it; `intent` before it, in the same transaction where commit and files are the same.
-        `holds` tells whether `worktree` is right: asked while the disk is waited for; where it is not, `Differs` is raised, and nothing of
-        this is recorded.
+        did, theirs count. `then` is recorded with it; `intent` before it, in the same transaction where it has the same commit, branch
+        and files. `holds` tells whether `worktree` is right: asked while the disk is waited for; where it is not, `Differs` is raised, and
+        nothing of this is recorded.
         """
         run = details.get("run")
         others = {"start": start, "key": key, "base": base, "worktree": worktree, "keeps": keeps}
@@ -228,7 +228,7 @@ class Checkpoints:
         drafted = partial(draft.draft, head=(commit, branch), worktree=worktree)
         checkpoint_id = details["id"] if "id" in details else self.new_id()
         checkpoint, fields, data = drafted(phase, state, details, checkpoint_id=checkpoint_id, instant=instant)
-        if intent is not None and (then is not None or not intent.goes_with(commit, worktree)):
+        if intent is not None and (then is not None or not intent.goes_with(commit, branch, worktree)):
             self.intents.settle(intent, instant)
         changing = None if change is None else draft.Changing(checkpoint, fields, change, progress_of)
         if then is not None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -147,6 +148,25 @@ class TestWithin:
         names = ["quick-started", "rewind-complete", "quick-complete"]
         assert [each.phase for each in require_one_line(run.store, run.id)[-3:]] == names
 
+    @pytest.mark.parametrize("words", [("switch", "--quiet", "-c", "two"), ("checkout", "--quiet", "--detach")])
+    def test_each_has_the_branch_of_its_moment(self, run: Run, checkout: Checkout, tmp_path: Path, words: tuple[str, ...]) -> None:
+        """And is recorded with what has to be flushed for that."""
+        git(run, "switch", "--quiet", "-c", "one")
+        run.phase("on", lambda: None)
+        made = self._heads_moved(run, checkout, tmp_path / "log", lambda: git(run, *words))
+        assert made == 2
+        branches = [each.branch for each in require_one_line(run.store, run.id)[-2:]]
+        assert branches == ["one", "two" if "two" in words else None]
+
+    def _heads_moved(self, run: Run, checkout: Checkout, log: Path, work: Callable[[], object]) -> int:
+        """Returns in how many transactions the head of a run moved while a phase was done."""
+        hook = checkout.main / ".git/hooks/reference-transaction"
+        hook.parent.mkdir(exist_ok=True)
+        hook.write_text(f'#!/bin/sh\n[ "$1" = committed ] || exit 0\ngrep -c {layout.RUNS} >>"{log}"\n')
+        hook.chmod(0o755)
+        run.phase("quick", lambda: str(work()))
+        return log.read_text().split().count("1")
+
     def test_a_state_that_cannot_be_copied_is_refused_as_any_other(self, run: Run) -> None:
         done: list[int] = []
         run.state["lock"] = threading.Lock()
@@ -168,6 +188,20 @@ class TestWithin:
 
 
 class TestOthers:
+    def test_one_who_was_killed_before_the_head_moved_comes_before_it(self, run: Run, plain: Store) -> None:
+        def work() -> None:
+            refs, head = inside(plain).refs, layout.RUNS + run.id
+            before = refs.read(head)
+            inside(plain).record("someone-complete", {}, run=run.id)
+            after = refs.read(head)
+            assert before
+            assert after
+            refs.update([Update(head, before, after)])
+
+        run.phase("quick", work)
+        names = ["someone-complete", "quick-started", "quick-complete"]
+        assert [each.phase for each in require_one_line(run.store, run.id)[-3:]] == names
+
     def test_a_start_whose_id_is_taken_takes_nothing_with_it(self, run: Run, plain: Store) -> None:
         Path(run.path, "new.txt").write_text("new\n")
         run.phase("make", lambda: None)

@@ -52,9 +52,9 @@ class Intent:
         self.proposal = proposal
         self.made: Checkpoint | None = None
 
-    def goes_with(self, commit: str, worktree: Worktree | None) -> bool:
-        """Tells whether it can be recorded in one transaction with what has this commit, and these files."""
-        return (self._drafted.git_sha, self._drafted.worktree) == (commit, worktree)
+    def goes_with(self, commit: str, branch: str | None, worktree: Worktree | None) -> bool:
+        """Tells whether it can be recorded in one transaction with what has this commit, on this branch, and these files."""
+        return (self._drafted.git_sha, self._drafted.branch, self._drafted.worktree) == (commit, branch, worktree)
 
     def recorded(self) -> None:
         """Notes that it was."""

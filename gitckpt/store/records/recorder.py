@@ -87,7 +87,8 @@ class Proposal:
         is_ours: whether its run may go on from it without anybody's trust; not where the inputs of the run are from somebody's file.
 
     Attributes:
-        noted: the head of the run, and the document, where `Recorder.note` has written that down to follow it.
+        noted: the head of the run, the id of its newest checkpoint, and the document, where `Recorder.note` has written that down to follow
+            it; None again as soon as it would follow another one.
     """
 
     def __init__(
@@ -110,7 +111,7 @@ class Proposal:
         self._change = change
         self.keeps = keeps
         self.is_ours = is_ours
-        self.noted: tuple[str, bytes] | None = None
+        self.noted: tuple[str, str, bytes] | None = None
         self._own = {name: fields.get(name) for name in ("pipeline", "attempt")}
 
     def document(self, before: dict[str, Any] | None, carried: dict[str, Any], head: str = "") -> bytes:
@@ -124,8 +125,9 @@ class Proposal:
         Raises:
             StateError: the state cannot be stored losslessly.
         """
-        if self.noted is not None and self.noted[0] == head:
-            return self.noted[1]
+        if self.noted is not None and before is not None and self.noted[:2] == (head, before["id"]):
+            return self.noted[2]
+        self.noted = None
         self.fields.update(self._own)
         if self.fields.get("run") is not None:
             self.fields.update(sequence=(before["sequence"] or 0) + 1 if before else 1, parent=before["id"] if before else None)
@@ -220,7 +222,7 @@ class Recorder:
             data = proposal.document(before, carried, head)
             (oid,) = self._objects.write([("blob", data)], flushed=False)
             chains.extend(self._repository, proposal.fields["run"], head, [oid], drives=True)
-            proposal.noted = head, data
+            proposal.noted = head, str(proposal.fields["parent"]), data
             self._noted = {oid}
 
     def _may_succeed(self, proposal: Proposal, error: RefMoved, attempt: int) -> bool:
