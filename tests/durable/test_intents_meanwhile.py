@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -14,10 +15,11 @@ from gitckpt.git.refs import Update
 from gitckpt.model.checkpoint import Checkpoint
 from gitckpt.model.errors import StateError, UsageError
 from gitckpt.store import log
+from gitckpt.store.leases.lease import LeaseLost
 from gitckpt.store.records import layout
 from gitckpt.store.store import Store, inside
 from tests.conftest import Checkout
-from tests.durable.conftest import Killed, attempt_of, checkpoints, die, git, go_on, labels, require_one_line
+from tests.durable.conftest import Killed, attempt_of, checkpoints, die, git, go_on, labels, refuse_refs, require_one_line
 
 pytestmark = pytest.mark.usefixtures("unhurried")
 
@@ -201,6 +203,31 @@ class TestOthers:
         run.phase("quick", work)
         names = ["someone-complete", "quick-started", "quick-complete"]
         assert [each.phase for each in require_one_line(run.store, run.id)[-3:]] == names
+
+    def test_whoever_lost_the_run_still_sees_what_is_known_of_it(self, run: Run, plain: Store) -> None:
+        def work() -> None:
+            leases = inside(plain).leases
+            found = leases.read(run.id)
+            assert found is not None
+            leases.swap(replace(found[1], token=found[1].token + 1, holder="somebody"), found[0])
+            assert run.newest.phase == "first-complete"
+            assert labels(run.store, run.id)[-1] == "first-complete"
+
+        with pytest.raises(LeaseLost):
+            run.phase("quick", work)
+        assert run.newest.phase == "first-complete"
+        run.close()
+        assert run.newest.phase == "first-complete"
+
+    def test_a_run_that_is_closed_records_nothing_more(self, run: Run, checkout: Checkout, plain: Store, tmp_path: Path) -> None:
+        flag = tmp_path / "full"
+        refuse_refs(checkout, flag)
+        run.phase("quick", flag.touch)
+        run.close()
+        flag.unlink()
+        assert run.newest.phase == "first-complete"
+        assert labels(plain, run.id)[-1] == "first-complete"
+        run.unwritten.clear()
 
     def test_a_start_whose_id_is_taken_takes_nothing_with_it(self, run: Run, plain: Store) -> None:
         Path(run.path, "new.txt").write_text("new\n")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import TracebackType
@@ -147,12 +148,17 @@ class ActiveRun:
     @property
     def newest(self) -> Checkpoint:
         """As `Run.newest`."""
-        self._writer.settle()
+        self.settle()
         return self._writer.newest
 
     def settle(self) -> None:
-        """Records what was put off, for whoever is about to look. Errors: as `Writer.write`."""
-        self._writer.settle()
+        """Records what was put off, for whoever is about to look; who lost the run finds out with what is written next.
+
+        Raises:
+            StateError, UsageError: it can never be written.
+        """
+        with contextlib.suppress(LeaseLost):
+            self._writer.settle()
 
     @property
     def unwritten(self) -> list[str]:

@@ -147,7 +147,10 @@ class Writer:
     def close(self) -> None:
         """Writes what waits, with nobody at it any more. Errors: as `write`."""
         self._later.close()
-        self.flush()
+        try:
+            self.flush()
+        finally:
+            self._intent = None  # whoever looks afterwards has nothing recorded: the run is not ours any more
 
     def _flush(self) -> None:
         while self._waiting:
