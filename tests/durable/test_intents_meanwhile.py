@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import threading
+import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from gitckpt.durable.run.background import Later
 from gitckpt.durable.run.retry import Conduct
 from gitckpt.durable.run.run import Run
 from gitckpt.git.refs import Update
@@ -187,6 +191,32 @@ class TestWithin:
         seen: list[str] = []
         run.phase("quick", lambda: seen.extend(labels(plain, run.id)[-1:]), conduct=Conduct(autosave=0))
         assert seen == ["quick-started"]
+
+
+class TestForked:
+    @pytest.mark.filterwarnings("ignore:.*use of fork:DeprecationWarning")
+    def test_a_process_that_work_forks_while_the_start_is_recorded_waits_for_nobody(
+        self, run: Run, checkout: Checkout, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """No lock may be held in it by a thread that it does not have."""
+        flag = tmp_path / "flag"
+        hook = checkout.main / ".git/hooks/reference-transaction"
+        hook.parent.mkdir(exist_ok=True)
+        hook.write_text(f'#!/bin/sh\n[ "$1" != prepared ] || {{ : >"{flag}"; sleep 0.3; }}\n')
+        hook.chmod(0o755)
+        monkeypatch.setattr(run._active._writer, "_later", Later(0.0, run._active._writer._catch_up))
+
+        def work() -> int:
+            while not flag.exists():
+                time.sleep(0.001)
+            child = os.fork()
+            if not child:
+                signal.alarm(20)
+                os._exit(0 if run.newest.phase == "quick-started" else 1)
+            return os.waitpid(child, 0)[1]
+
+        assert run.phase("quick", work) == 0
+        assert [each.phase for each in require_one_line(run.store, run.id)[-2:]] == ["quick-started", "quick-complete"]
 
 
 class TestOthers:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import threading
 import time
+import weakref
 from collections.abc import Callable, Iterator
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 from gitckpt.git.repository import Repository
 from gitckpt.model.checkpoint import PHASE, Checkpoint
@@ -26,6 +28,33 @@ if TYPE_CHECKING:
 
 LOOK = 2.0
 """How often the driver looks whether there is a new commit, in seconds."""
+
+
+_TURNS: weakref.WeakSet[Any] = weakref.WeakSet()
+
+
+def turn() -> contextlib.AbstractContextManager[bool]:
+    """Returns a lock that one thread can take again and again, and that is free of all others whenever this process is forked.
+
+    Who forks waits for whoever has it: a process made meanwhile would have it, and each lock beneath it, held by a thread that it lacks.
+    """
+    made = threading.RLock()
+    _TURNS.add(made)
+    return made
+
+
+def _take_turns() -> None:
+    for each in sorted(_TURNS, key=id):  # in one order, whichever threads fork
+        each.acquire()
+
+
+def _give_turns_back() -> None:
+    for each in list(_TURNS):
+        with contextlib.suppress(RuntimeError):  # one that was made meanwhile, by another thread
+            each.release()
+
+
+os.register_at_fork(before=_take_turns, after_in_parent=_give_turns_back, after_in_child=_give_turns_back)
 
 
 class Attendant:

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import copy
-import threading
 import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from gitckpt.durable.command.exclusion import Exclusion
 from gitckpt.durable.run import rewind
-from gitckpt.durable.run.background import Later
+from gitckpt.durable.run.background import Later, turn
 from gitckpt.git.command import NO_HOOKS
 from gitckpt.model import toml
 from gitckpt.model.checkpoint import Attempt, Checkpoint, Pipeline, Progress
@@ -82,7 +81,7 @@ class Writer:
         self._made_at = made_at
         self._intent: Intent | None = None
         self._later = Later(SOON, self._catch_up)
-        self._turn = threading.RLock()  # what was put off is written by another thread
+        self._turn = turn()  # what was put off is written by another thread
 
     def write(
         self,
