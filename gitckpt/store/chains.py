@@ -41,7 +41,7 @@ def extend(repository: Repository, run: str, head: str, oids: Sequence[str], *, 
         drives: whether it is the driver of the run that writes, who goes on from nothing that others wrote.
 
     Returns:
-        Files that are to be on the disk before the refs move; and directories, where they have changed lately.
+        Files that are to be on the disk before the refs move, none if nothing was noted; and directories, where they have changed lately.
 
     Raises:
         CkptError: the head was not written here, and the driver is about to extend it.
@@ -66,8 +66,9 @@ def note(repository: Repository, run: str, oids: Sequence[str]) -> tuple[list[st
         premises.private(place, repository.common_dir, make=True)
         with open(path, "ab", buffering=0, opener=premises.create) as file:
             is_new = not os.fstat(file.fileno()).st_size
-            if oids:
-                file.write(b"\n%s\n" % "\n".join(oids).encode("ascii"))  # a line that a full disk has cut off is none of these
+            lines = b"\n%s\n" % "\n".join(oids).encode("ascii") if oids else b""  # a line that a full disk has cut off is none of these
+            if lines and file.write(lines) < len(lines):
+                raise OSError(0, "there is no room for a whole line")
     except WorktreeError as error:
         _log(repository, error.message)
         return [], []

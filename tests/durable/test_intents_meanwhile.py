@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import resource
 import signal
 import threading
 import time
@@ -18,7 +19,7 @@ from gitckpt.durable.run.run import Run
 from gitckpt.git.refs import Update
 from gitckpt.model.checkpoint import Checkpoint
 from gitckpt.model.errors import StateError, UsageError
-from gitckpt.store import log
+from gitckpt.store import chains, log
 from gitckpt.store.leases.lease import LeaseLost
 from gitckpt.store.records import layout
 from gitckpt.store.store import Store, inside
@@ -191,6 +192,29 @@ class TestWithin:
         seen: list[str] = []
         run.phase("quick", lambda: seen.extend(labels(plain, run.id)[-1:]), conduct=Conduct(autosave=0))
         assert seen == ["quick-started"]
+
+
+class TestFullDisk:
+    @pytest.mark.parametrize("room", [0, 20])
+    def test_a_start_that_cannot_be_noted_does_not_cut_its_run_off(self, run: Run, plain: Store, room: int) -> None:
+        """The run goes on from nothing that is not in its chain. There may be room for a part of the line, and for all else."""
+        path = Path(inside(plain).repository.private_dir, chains.DIRECTORY, run.id)
+        path.write_text("\n" * 100_000 + path.read_text())
+        before = resource.getrlimit(resource.RLIMIT_FSIZE)
+
+        def work() -> None:
+            resource.setrlimit(resource.RLIMIT_FSIZE, before)
+            put_off_long_enough(run)
+
+        resource.setrlimit(resource.RLIMIT_FSIZE, (path.stat().st_size + room, before[1]))
+        try:
+            run.phase("quick", work)
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, before)
+        run.phase("next", lambda: None)
+        names = ["quick-started", "quick-complete", "next-started", "next-complete"]
+        assert [each.phase for each in require_one_line(run.store, run.id)[-4:]] == names
+        assert run.unwritten == []
 
 
 class TestForked:

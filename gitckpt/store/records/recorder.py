@@ -221,9 +221,10 @@ class Recorder:
             head, before, carried = self._place(proposal)
             data = proposal.document(before, carried, head)
             (oid,) = self._objects.write([("blob", data)], flushed=False)
-            chains.extend(self._repository, proposal.fields["run"], head, [oid], drives=True)
-            proposal.noted = head, str(proposal.fields["parent"]), data
-            self._noted = {oid}
+            files, _ = chains.extend(self._repository, proposal.fields["run"], head, [oid], drives=True)
+            if files:  # else `record` is to note it
+                proposal.noted = head, str(proposal.fields["parent"]), data
+                self._noted = {oid}
 
     def _may_succeed(self, proposal: Proposal, error: RefMoved, attempt: int) -> bool:
         """Tells whether to try again after others were faster; raises what says more than that."""
