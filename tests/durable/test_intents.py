@@ -270,15 +270,18 @@ class TestKilled:
         assert [(each.number, each.recoveries) for each in attempts] == [(1, 0), (2, 1), (2, 1)]
 
     @pytest.mark.usefixtures("unhurried")
+    @pytest.mark.parametrize("adapter", ["plumbing", "libgit2"])
     @pytest.mark.parametrize("damage", ["gone", "empty", "zeros", "cut"])
-    def test_what_a_power_cut_took_of_it_announces_nothing(self, run: Run, store: Store, checkout: Checkout, damage: str) -> None:
+    def test_what_a_power_cut_took_of_it_announces_nothing(
+        self, run: Run, store: Store, checkout: Checkout, damage: str, adapter: str
+    ) -> None:
         oid = self._killed(run)
         path = checkout.main / ".git/objects" / oid[:2] / oid[2:]
         whole = path.read_bytes()
         path.unlink()
         if damage != "gone":
             path.write_bytes({"empty": b"", "zeros": bytes(len(whole)), "cut": whole[: len(whole) // 2]}[damage])
-        with go_on(store, run.id) as again:
+        with Store.open(checkout.path, adapter=adapter) as other, Run.resume(other, run.id, adapter=adapter) as again:
             assert labels(store, run.id)[-1] == "first-complete"
             again.phase("quick", lambda: None)
             again.phase("more", lambda: None)
