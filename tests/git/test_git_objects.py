@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import faulthandler
 import os
 import resource
 import subprocess
 import tracemalloc
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -46,6 +47,14 @@ def three_kinds(object_format: str = "sha1") -> dict[str, Item]:
     tree_oid = object_id(*tree, object_format)
     commit = ("commit", b"tree %s\nauthor %s\ncommitter %s\n\nmessage\n" % (tree_oid.encode(), WHO, WHO))
     return {blob_oid: blob, tree_oid: tree, object_id(*commit, object_format): commit}
+
+
+@pytest.fixture
+def impatient() -> Iterator[None]:
+    """Ends this process where libgit2 does not come back, which no signal interrupts."""
+    faulthandler.dump_traceback_later(120, exit=True)
+    yield
+    faulthandler.cancel_dump_traceback_later()
 
 
 class TestHead:
@@ -174,8 +183,12 @@ class TestRead:
             pytest.param(lambda data: b"x\x9cgarbage", id="header"),
             pytest.param(lambda data: data[:-20] + b"\xff" * 20, id="content"),
             pytest.param(lambda data: b"", id="empty"),
+            pytest.param(lambda data: data[: len(data) // 2], id="half"),
+            pytest.param(lambda data: data[:-1], id="all but a byte"),
+            pytest.param(lambda data: data[:1], id="a byte"),
         ],
     )
+    @pytest.mark.usefixtures("impatient")
     def test_gives_none_for_what_is_damaged_and_goes_on(
         self, main_checkout: Checkout, objects: Objects, damage: Callable[[bytes], bytes]
     ) -> None:
@@ -187,6 +200,30 @@ class TestRead:
         readme = main_checkout.git("rev-parse", "HEAD:README")
         assert list(objects.read([readme, oid, readme])) == [("blob", b"hello\n"), None, ("blob", b"hello\n")]
         assert read_one(objects, readme) == ("blob", b"hello\n")
+        file.unlink()
+        file.write_bytes(data)
+        assert read_one(objects, oid) is not None
+
+    @pytest.mark.usefixtures("impatient")
+    def test_gives_what_a_pack_has_of_one_that_is_cut_off(self, main_checkout: Checkout, objects: Objects) -> None:
+        oid = main_checkout.git("hash-object", "-w", "--stdin", data=b"text\n" * 1000)
+        data = object_file(main_checkout, oid).read_bytes()
+        main_checkout.git("pack-objects", "--quiet", ".git/objects/pack/pack", data=f"{oid}\n")
+        object_file(main_checkout, oid).unlink()
+        object_file(main_checkout, oid).write_bytes(data[:10])
+        assert read_one(objects, oid) == ("blob", b"text\n" * 1000)
+
+    @pytest.mark.usefixtures("impatient")
+    def test_gives_none_for_one_that_is_cut_off_where_it_is_borrowed(
+        self, main_checkout: Checkout, make_checkout: Callable[..., Checkout], opened: Callable[..., Repository], adapter: str
+    ) -> None:
+        lender = make_checkout("lender")
+        oid = lender.git("hash-object", "-w", "--stdin", data=b"text\n" * 1000)
+        main_checkout.write(".git/objects/info/alternates", f"{lender.main}/.git/objects\n")
+        data = object_file(lender, oid).read_bytes()
+        object_file(lender, oid).unlink()
+        object_file(lender, oid).write_bytes(data[:10])
+        assert read_one(open_objects(opened(main_checkout), adapter), oid) is None
 
 
 class TestWrite:

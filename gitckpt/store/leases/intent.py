@@ -169,7 +169,7 @@ class Intents:
 
     def _read(self, run: str, oid: str) -> Checkpoint | None:
         try:
-            found = layout.unflushed(self._repository, oid) if ids.is_oid(oid) else None
+            found = next(self._objects.read([oid])) if ids.is_oid(oid) else None
             return layout.run_head(found, layout.RUNS + run) if found is not None else None
         except (GitError, InvalidCheckpoint):
             return None

@@ -60,7 +60,7 @@ def newest_of(index: Index, repository: Repository, runs: Collection[str]) -> di
     return {run: next((entry for entry in entries if entry.oid in known[run]), entries[0]) for run, entries in found.items()}
 
 
-def recorded_among(noted: Iterable[bytes], run: str, repository: Repository, refs: Refs) -> Checkpoint | None:
+def recorded_among(noted: Iterable[bytes], run: str, objects: Objects, refs: Refs) -> Checkpoint | None:
     """Returns the first of some documents that has become a checkpoint of a run; None where none has.
 
     A hook in the run's worktree that is killed, or has no room left, between its checkpoint and the head of the run leaves the head
@@ -74,7 +74,7 @@ def recorded_among(noted: Iterable[bytes], run: str, repository: Repository, ref
     """
     for line in noted:
         oid = line.decode("ascii", "replace")
-        found = layout.unflushed(repository, oid) if ids.is_oid(oid) else None
+        found = next(objects.read([oid])) if ids.is_oid(oid) else None
         if found is not None and found[0] == "blob":
             newest = layout.run_head(found, layout.RUNS + run)
             if newest.run == run and refs.read(layout.CHECKPOINTS + newest.id) == oid:

@@ -149,20 +149,6 @@ def documents(repository: Repository, objects: Objects, oids: Sequence[str]) -> 
             yield found[1:] if found is not None else None
 
 
-def unflushed(repository: Repository, oid: str) -> tuple[str, bytes] | None:
-    """Returns kind and content of an object that a power cut may have torn; None where it cannot be read.
-
-    Through git, whichever adapter there is: libgit2 reads a loose object that is cut off for ever.
-
-    Args:
-        oid: a full one.
-    """
-    from gitckpt.model.format import budget
-
-    found = next(repository.cat_file.contents([oid], budget.DOCUMENT.size))
-    return found[1:] if found is not None else None
-
-
 def document(found: tuple[str, bytes] | None, ref: str, oid: str, *, lack: str = "missing", hint: str | None = None) -> bytes:
     """Returns the document that a ref below `refs/checkpoints/` points to.
 

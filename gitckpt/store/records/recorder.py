@@ -291,7 +291,7 @@ class Recorder:
         if noted := chains.noted_after(self._repository, run, found, self._noted):  # by one who was stopped before the head moved, perhaps
             from gitckpt.store.records import heads
 
-            newest = heads.recorded_among(noted, run, self._repository, self._refs)
+            newest = heads.recorded_among(noted, run, self._objects, self._refs)
         if newest is not None or written != found or proposal.state is None:
             from gitckpt.model.readers.codec import fields as fields_of
 
