@@ -78,14 +78,16 @@ def note(repository: Repository, run: str, oids: Sequence[str]) -> tuple[list[st
     return [path, *([place] if is_new else [])], [repository.private_dir, repository.common_dir] if is_new else []
 
 
-def turn_back(repository: Repository, run: str, oid: str) -> None:
+def turn_back(repository: Repository, run: str, oid: str) -> tuple[list[str], list[str]]:
     """Notes that the head of a run is about to go back to a document: what was noted after it until now was removed.
 
     Args:
         oid: of the document; one that was not written here stays so.
+
+    Returns:
+        As `extend`.
     """
-    if knows(repository, run, oid):
-        note(repository, run, [oid])
+    return note(repository, run, [oid]) if knows(repository, run, oid) else ([], [])
 
 
 def knows(repository: Repository, run: str, oid: str) -> bool:

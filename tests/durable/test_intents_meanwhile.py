@@ -85,7 +85,7 @@ class TestLeft:
         lost.with_suffix(".lost").rename(lost)
 
     @pytest.mark.parametrize("others", [0, 1])
-    def test_what_was_removed_since_stays_removed(self, run: Run, store: Store, others: int) -> None:
+    def test_what_was_removed_since_stays_removed(self, run: Run, store: Store, others: int, flushed: list[str]) -> None:
         start = killed(run)
         for _ in range(others):
             with go_on(store, run.id) as again:
@@ -94,7 +94,10 @@ class TestLeft:
         with go_on(store, run.id) as again:
             assert start.id in [each.id for each in checkpoints(store, run.id)]
             again.pause()
-        store.remove([each.id for each in checkpoints(store, run.id)[3:]])
+        doomed = [each.id for each in checkpoints(store, run.id)[3:]]
+        flushed.clear()
+        store.remove(doomed)
+        assert any(path.endswith(f"/{chains.DIRECTORY}/{run.id}") for path in flushed)  # after a power cut as well
         with go_on(store, run.id) as again:
             assert labels(store, run.id)[-1] == "first-complete"
             again.pause()

@@ -11,6 +11,7 @@ import time
 from collections.abc import Collection, Mapping, Sequence
 from functools import partial
 
+from gitckpt.git import disk
 from gitckpt.git.files import premises
 from gitckpt.git.notes.editor import Notes
 from gitckpt.git.refs import LockHeld, RefMoved, Refs, Update
@@ -265,10 +266,10 @@ class Remover:
         return {ref.removeprefix(layout.RUNS) for ref, oid in self._refs.each(layout.RUNS) if oid in oids}
 
     def _turn_back(self, heads: Sequence[Update]) -> None:
-        """Lets nobody take what heads of runs are moved off for the start of an attempt that is still to be recorded."""
+        """Lets nobody take what heads of runs are moved off for a start that is still to be recorded, be it after a power cut."""
         for head in heads:
             if head.new:
-                chains.turn_back(self._repository, head.ref.removeprefix(layout.RUNS), head.new)
+                disk.flush(*chains.turn_back(self._repository, head.ref.removeprefix(layout.RUNS), head.new))
 
     def _listed(self, query: Query) -> Sequence[Entry]:
         """Returns what the index has; nothing where it cannot be made, as what is to be removed may be the reason for that.
