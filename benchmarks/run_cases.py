@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import statistics
 import subprocess
 import sys
@@ -42,10 +41,7 @@ def phases(scratch: Scratch, many: int) -> Iterator[Row]:
 
     pair = alternate(ours, theirs, runs=5, warm_up=1)
     yield Row(f"git ckpt run, {PHASES} phases, {FILES:,} files", f"{PHASES} × git add -A, git commit", pair.ratio, 2.5, "x", pair)
-    shutil.rmtree(path, ignore_errors=True)
-    path = scratch.copy(scratch.tree(FILES), "phases-library")
-    yield from _library(scratch, path)
-    shutil.rmtree(path, ignore_errors=True)
+    yield from _library(scratch, scratch.copy(scratch.tree(FILES), "phases-library"))
 
 
 _DBOS = """

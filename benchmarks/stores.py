@@ -81,14 +81,18 @@ class Scratch:
         return path
 
     def copy(self, source: str, name: str) -> str:
-        """Returns a fresh copy of a repository; the last one of that name is deleted."""
-        for last in [each for each in os.listdir(self.path) if each.startswith(f"{name}~")]:
-            shutil.rmtree(os.path.join(self.path, last), ignore_errors=True)
+        """Returns a fresh copy of a repository, which stays there until `clear`: see `_spread` for what a deletion costs others."""
         path = os.path.join(self.path, f"{name}~{os.urandom(4).hex()}")  # where it comes to lie depends on its name
         shutil.copytree(source, path, symlinks=True)
         os.sync()  # or the first flushes that are measured would pay for the copy
         time.sleep(_SETTLED)
         return path
+
+    def clear(self) -> None:
+        """Deletes the copies."""
+        for name in os.listdir(self.path):
+            if "~" in name:
+                shutil.rmtree(os.path.join(self.path, name), ignore_errors=True)
 
 
 def _spread(path: str) -> None:
