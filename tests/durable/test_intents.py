@@ -7,7 +7,6 @@ import subprocess
 import sys
 import threading
 import time
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +21,7 @@ from gitckpt.store.leases.lease import LeaseLost
 from gitckpt.store.records import layout
 from gitckpt.store.store import Store, inside
 from tests.conftest import Checkout
-from tests.durable.conftest import Killed, checkpoints, die, git, go_on, labels, refuse_refs, require_one_line
+from tests.durable.conftest import Killed, checkpoints, die, git, go_on, labels, refuse_refs, require_one_line, take_over
 
 
 def transactions(log: Path) -> list[list[str]]:
@@ -110,10 +109,7 @@ class TestTogether:
 
     def test_a_driver_that_lost_its_lease_records_neither(self, run: Run, plain: Store) -> None:
         def work() -> None:
-            leases = inside(plain).leases
-            found = leases.read(run.id)
-            assert found is not None
-            leases.swap(replace(found[1], token=found[1].token + 1, holder="somebody"), found[0])
+            take_over(plain, run.id)
 
         with pytest.raises(LeaseLost):
             run.phase("quick", work)

@@ -8,7 +8,6 @@ import signal
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -24,7 +23,7 @@ from gitckpt.store.leases.lease import LeaseLost
 from gitckpt.store.records import layout
 from gitckpt.store.store import Store, inside
 from tests.conftest import Checkout
-from tests.durable.conftest import Killed, attempt_of, checkpoints, die, git, go_on, labels, refuse_refs, require_one_line
+from tests.durable.conftest import Killed, attempt_of, checkpoints, die, git, go_on, labels, refuse_refs, require_one_line, take_over
 
 pytestmark = pytest.mark.usefixtures("unhurried")
 
@@ -263,10 +262,7 @@ class TestOthers:
 
     def test_whoever_lost_the_run_still_sees_what_is_known_of_it(self, run: Run, plain: Store) -> None:
         def work() -> None:
-            leases = inside(plain).leases
-            found = leases.read(run.id)
-            assert found is not None
-            leases.swap(replace(found[1], token=found[1].token + 1, holder="somebody"), found[0])
+            take_over(plain, run.id)
             assert run.newest.phase == "first-complete"
             assert labels(run.store, run.id)[-1] == "first-complete"
 
@@ -295,3 +291,19 @@ class TestOthers:
         run.phase("next", lambda: None)
         names = ["make-complete", "quick-complete", "next-started", "next-complete"]
         assert labels(run.store, run.id)[-4:] == names
+
+
+def test_a_handler_of_signals_may_close_a_run_while_its_driver_writes(run: Run) -> None:
+    """The thread that writes what was put off would wait for the driver, which waits for the thread."""
+    writer = run._active._writer
+
+    def work() -> None:
+        with writer._turn:
+            time.sleep(0.05)
+            writer._later.close()
+
+    driver = threading.Thread(target=run.phase, args=("quick", work), daemon=True)
+    driver.start()
+    driver.join(60)
+    assert not driver.is_alive()
+    assert [each.phase for each in require_one_line(run._store, run.id)[-2:]] == ["quick-started", "quick-complete"]

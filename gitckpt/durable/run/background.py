@@ -33,8 +33,8 @@ LOOK = 2.0
 _TURNS: weakref.WeakSet[Any] = weakref.WeakSet()
 
 
-def turn() -> contextlib.AbstractContextManager[bool]:
-    """Returns a lock that one thread can take again and again, and that is free of all others whenever this process is forked.
+def turn() -> Any:
+    """Returns a `threading.RLock` that no other thread has whenever this process is forked.
 
     Who forks waits for whoever has it: a process made meanwhile would have it, and each lock beneath it, held by a thread that it lacks.
     """

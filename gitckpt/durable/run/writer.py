@@ -276,14 +276,18 @@ class Writer:
         return True
 
     def _catch_up(self) -> None:
-        """Writes what was put off, in the thread that does so."""
-        with self._turn:
-            try:
-                self.settle()
-            except LeaseLost:
-                return  # the driver finds out with what it writes next
-            except CkptError as error:
-                self.notice([f"the start of a phase was not recorded: {error.message}"])
+        """Writes what was put off, in the thread that does so; while the driver writes, which does the same, it waits for the next time."""
+        if not self._turn.acquire(blocking=False):
+            self._later.ask()  # to wait here would keep a driver waiting for ever that closes the run in a handler of signals
+            return
+        try:
+            self.settle()
+        except LeaseLost:
+            return  # the driver finds out with what it writes next
+        except CkptError as error:
+            self.notice([f"the start of a phase was not recorded: {error.message}"])
+        finally:
+            self._turn.release()
 
     def _go_together(self) -> bool:
         """Tells whether the first two that wait can be recorded at once: what was tried before is looked for, each by itself."""
