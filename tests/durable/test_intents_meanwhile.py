@@ -296,6 +296,7 @@ class TestOthers:
 def test_a_handler_of_signals_may_close_a_run_while_its_driver_writes(run: Run) -> None:
     """The thread that writes what was put off would wait for the driver, which waits for the thread."""
     writer = run._active._writer
+    writer._later._delay = 0.005
 
     def work() -> None:
         with writer._turn:
