@@ -123,21 +123,23 @@ def _dbos(scratch: Scratch, ours: Callable[[], None]) -> Iterator[Row]:
 
 
 def expire(scratch: Scratch, many: int) -> Iterator[Row]:
-    """The default policy, which lets the oldest tenth go, in copies of the same store: as each day, and the first time in a clone."""
+    """The default policy, which lets the oldest tenth go, in copies of the same store: as each day, and the first time, with all notes."""
     source = scratch.store(many)
     subprocess.run([*CKPT, "list"], cwd=source, check=True, stdout=subprocess.DEVNULL)
     daily = scratch.copy(source, "expire-daily")
     subprocess.run([*CKPT, "expire", "--older-than", "100d"], cwd=daily, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    yield _expire(scratch, daily, f"among {many:,}")
-    yield _expire(scratch, source, f"among {many:,}, the first")
+    yield _expire(scratch, daily, f"among {many:,}", 1.5)
+    yield _expire(scratch, source, f"among {many:,}, the first", 3.0)
 
 
-def _expire(scratch: Scratch, source: str, among: str) -> Row:
+def _expire(scratch: Scratch, source: str, among: str, limit: float) -> Row:
     ours_path, theirs_path = "", ""
 
     def fresh() -> None:
         nonlocal ours_path, theirs_path
         ours_path, theirs_path = scratch.copy(source, "expire-ours"), scratch.copy(source, "expire-theirs")
+        # A copy's files are others than those that the index was made from: they are listed once more, which is nobody's daily work.
+        subprocess.run([*CKPT, "list"], cwd=ours_path, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 
     fresh()
     dry = subprocess.run([*CKPT, "expire", "--dry-run"], cwd=ours_path, check=True, capture_output=True, text=True).stdout
@@ -153,7 +155,7 @@ def _expire(scratch: Scratch, source: str, among: str) -> Row:
         git(theirs_path, "update-ref", "--stdin", data=deletions.encode())
 
     pair = alternate(ours, theirs, runs=3, before=fresh, warm_up=1)
-    return Row(f"expire of {len(gone):,} {among}", "git update-ref --stdin", pair.ratio, 1.5, "x", pair)
+    return Row(f"expire of {len(gone):,} {among}", "git update-ref --stdin", pair.ratio, limit, "x", pair)
 
 
 def bystanders(scratch: Scratch, many: int) -> Iterator[Row]:

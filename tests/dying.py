@@ -16,15 +16,19 @@ import os, subprocess, sys
 whole = {git!r}
 if "update-ref" not in sys.argv or not os.path.exists({order!r}):
     os.execvp(whole, [whole, *sys.argv[1:]])
-said = b""
+said, is_ready = b"", False
 while not said.endswith(b"\\0commit\\0"):
     chunk = os.read(0, 65536)
     if not chunk:
         sys.exit(0)
     said += chunk
     if b"\\0prepare\\0" in said:  # it prepares nothing, and says that it has
-        said = said.replace(b"\\0prepare\\0", b"\\0")
+        said, is_ready = said.replace(b"\\0prepare\\0", b"\\0"), True
         os.write(1, b"start: ok\\nprepare: ok\\n")
+if not os.path.exists({order!r}):  # another one has died meanwhile
+    done = subprocess.run([whole, *sys.argv[1:]], input=said, stdout=subprocess.PIPE, check=True)
+    os.write(1, done.stdout if not is_ready else done.stdout.removeprefix(b"start: ok\\n"))
+    sys.exit(0)
 with open({order!r}) as file:
     count, _, last_words = file.read().partition(" ")
     count = int(count)

@@ -293,7 +293,10 @@ def _is_here(number: str, said: list[bytes], tops: list[str]) -> bool:
 
 
 def _waits_for_us(number: str, said: list[bytes]) -> bool:
-    """Tells whether a process is one by which a gitckpt writes refs, and has nothing to do: what waits for input has no lock yet."""
+    """Tells whether a process is one by which a gitckpt writes refs, and has nothing to do.
+
+    What waits for input has no lock, or has been told to make ready by somebody who has the lock of writers.
+    """
     return all(word in said for word in _OURS) and "pipe" in _text(f"/proc/{number}/wchan")
 
 

@@ -6,13 +6,12 @@ A long-lived `git update-ref --stdin` serves many transactions; a long-lived `gi
 from __future__ import annotations
 
 import os
-import stat
 import time
 
 from gitckpt.git import disk
 from gitckpt.git.command import DURABLE, Standby
+from gitckpt.git.files.ref_files import may_be_there, plain, require_no_pipes
 from gitckpt.git.process import DeadlinePassed, GitError
-from gitckpt.git.repository import OF_A_WORKTREE
 from gitckpt.model.errors import BusyError, CkptError
 
 TYPE_CHECKING = False
@@ -22,24 +21,21 @@ if TYPE_CHECKING:
     from gitckpt.git.process import Child
     from gitckpt.git.repository import Repository
 
+    OnceLocked = Callable[[], Callable[[], object] | None]
+
 LOCK_TIMEOUT_MS = 2000
 """How long git waits for somebody else's `.lock` file."""
 
 PATIENCE = 30.0
 """After how many seconds without an answer git is told that there is no more to come: its answer may be lost, and it would wait for us."""
 
+_LOCKED_AT_LEAST = 1000
+"""So many refs are locked in that time, or the disk does not answer: 30 ms for each."""
+
 _PATIENCE = 20.0  # seconds; a million refs are listed in three
 
 _CHECKPOINTS = "refs/checkpoints"
 """The directory of what needs the others: once its name is flushed, a checkpoint is there."""
-
-_LINE = 256
-
-_LARGE = 16 << 20
-"""In bytes, of packed refs: some 200,000."""
-
-_SCANNED = 8_000_000
-"""Up to so many bytes of `packed-refs` are read sooner than git answers."""
 
 
 class RefMoved(BusyError):
@@ -107,9 +103,15 @@ class Refs:
         self._repository = repository
         self._heal = heal
         self._settle = settle
+        self._is_midway = False
         self._standby = Standby(lambda: repository.git.start(*_update_ref_options()))
 
-    def update(self, updates: Iterable[Update], meanwhile: Callable[[], None] | None = None) -> None:
+    def update(
+        self,
+        updates: Iterable[Update],
+        meanwhile: Callable[[], None] | None = None,
+        once_locked: OnceLocked | None = None,
+    ) -> None:
         """Applies all updates in one transaction, in this order; when this returns, they are on the disk.
 
         On the files backend a kill, a power cut or a full disk in between leaves the first ones done: the order is the safety. Where git
@@ -120,6 +122,9 @@ class Refs:
             updates: what is to change.
             meanwhile: flushes what the refs point to, while git flushes its locks with the new values; nothing is done before it
                 returns, nor where it raises. It is called again where git was killed.
+            once_locked: is called when all of them are locked and have the values that they must have, before the first one is done;
+                nothing is done where it raises. It may update other refs, but not of a reftable, which is locked as a whole. It is
+                called again where git was killed, be it that some are done by then. What it returns is called while git does them.
 
         Raises:
             CkptError: the disk reports an error; they were applied, and may be gone after a power cut.
@@ -129,16 +134,16 @@ class Refs:
         """
         meant = list(updates)
         try:
-            self._apply_healed(meant, meanwhile)
+            self._apply_healed(meant, meanwhile, once_locked)
         except GitError as error:
             # What git says at its end where its answers were lost; and where a ref could not get its name, when others had theirs.
             if error.code > 0 and not any(words in error.stderr for words in ("write failure", "couldn't set '")):
                 raise
             left = self._left_undone(meant)
-            if left == meant and error.code > 0:
+            if left == meant and error.code > 0 and "write failure" not in error.stderr:
                 raise
             if left == meant or any(update.new != update.old for update in left):
-                self._apply_healed(left, meanwhile)
+                self._apply_healed(left, meanwhile, once_locked)
         changes = [update for update in meant if update.new != update.old]
         if any(change.lasting for change in changes) or self._has_packed(changes):
             self._flush(changes)
@@ -148,24 +153,35 @@ class Refs:
         values = dict(self.each())
         return [update for update in updates if update.new == update.old or values.get(update.ref, "") != update.new]
 
-    def _apply_healed(self, updates: list[Update], meanwhile: Callable[[], None] | None) -> None:
+    def _apply_healed(self, updates: list[Update], meanwhile: Callable[[], None] | None, once_locked: OnceLocked | None) -> None:
         try:
-            self._apply(updates, meanwhile)
+            self._apply(updates, meanwhile, once_locked)
         except LockHeld as error:
-            if self._heal is None or not self._heal(error.path):
+            if self._is_midway or self._heal is None or not self._heal(error.path):
                 raise
-            self._apply(updates, meanwhile)
+            self._apply(updates, meanwhile, once_locked)
 
-    def _apply(self, updates: list[Update], meanwhile: Callable[[], None] | None) -> None:
-        commands = "".join(update.command() for update in updates).encode("utf-8", "surrogateescape")
+    def _apply(self, updates: list[Update], meanwhile: Callable[[], None] | None, once_locked: OnceLocked | None) -> None:
+        commands = b"start\0" + "".join(update.command() for update in updates).encode("utf-8", "surrogateescape")
         writer = self._standby.take()
         try:
-            if meanwhile is None:
-                committed = _goes(writer, b"start\0" + commands + b"commit\0", "start", "commit")
+            if meanwhile is None and once_locked is None:
+                committed = _goes(writer, commands + b"commit\0", "start", "commit")
             else:
-                writer.write(b"start\0" + commands + b"prepare\0")
-                meanwhile()  # git may still be at it afterwards: where it fails, it never reads what comes then
-                committed = _goes(writer, b"commit\0", "start", "prepare", "commit")
+                writer.write(commands + b"prepare\0")
+                if meanwhile is not None:
+                    meanwhile()  # git may still be at it afterwards: where it fails, it never reads what comes then
+                if once_locked is None:
+                    committed = _goes(writer, b"commit\0", "start", "prepare", "commit")
+                else:
+                    patience = PATIENCE * max(len(updates) / _LOCKED_AT_LEAST, 1)
+                    committed = _goes(writer, b"", "start", "prepare", patience=patience) and writer.is_open
+                    if committed:
+                        while_done = self._midway(once_locked)
+                        writer.write(b"commit\0")
+                        if while_done is not None:
+                            while_done()
+                        committed = _goes(writer, b"", "commit")
         except BrokenPipeError:
             committed = False
         except BaseException:
@@ -177,6 +193,17 @@ class Refs:
         self._standby.give_back(writer)
         if self._settle is not None:
             self._settle()
+
+    def _midway(self, once_locked: OnceLocked) -> Callable[[], object] | None:
+        """Calls what is to be called in the midst of a transaction; a lock that is in the way then is healed once ours are gone.
+
+        By then they are as old as one that was left, and so is the git that made them, which waits for us.
+        """
+        self._is_midway = True
+        try:
+            return once_locked()
+        finally:
+            self._is_midway = False
 
     def _has_packed(self, changes: list[Update]) -> bool:
         """Tells whether git may have rewritten other refs as well: packed ones, or tables, which it joins as it likes.
@@ -255,90 +282,6 @@ class Refs:
         self._standby.close()
 
 
-def require_no_pipes(repository: Repository) -> None:
-    """Raises `CkptError` if in the place of a ref there is what git waits for, and nobody may ever write to."""
-    for directory, _, names in os.walk(os.path.join(repository.common_dir, "refs")):
-        for path in (os.path.join(directory, name) for name in names):
-            try:
-                status = os.lstat(path)
-            except FileNotFoundError:  # refs come and go
-                continue
-            _require_no_pipe_at(path, status)
-
-
-def require_no_pipe(repository: Repository, ref: str) -> None:
-    """Raises `CkptError` if in the place of this ref is what git waits for; a look that takes two microseconds."""
-    path = os.path.join(repository.common_dir, ref)
-    try:
-        status = os.lstat(path)
-    except OSError:
-        return
-    _require_no_pipe_at(path, status)
-
-
-def _require_no_pipe_at(path: str, status: os.stat_result) -> None:
-    if stat.S_ISFIFO(status.st_mode):
-        from gitckpt.model.names import shell_word
-
-        raise CkptError(f"{path} is a pipe in the place of a ref: git waits for it for ever", hint=f"remove it: rm {shell_word(path)}")
-
-
-def in_parts(repository: Repository, directory: str) -> list[str]:
-    """Returns patterns that together list the refs below a directory whose names begin with a hex digit, in order, and maybe others.
-
-    Git has all in memory that one call lists, half a kilobyte for each: of very many, one after the other should be asked for.
-    """
-    try:
-        is_large = os.stat(os.path.join(repository.common_dir, "packed-refs")).st_size > _LARGE
-    except OSError:
-        is_large = False
-    return [f"{directory}/{digit}*" for digit in "0123456789abcdef"] if is_large else [directory]
-
-
-def may_be_there(repository: Repository, ref: str) -> bool:
-    """Tells whether git has to be asked for a ref: that may take a process, 5 ms, and most questions are whether a name is taken already.
-
-    A ref that is being packed is in `packed-refs` before its file goes, hence the order.
-    """
-    if repository.has_reftable or not ref.startswith("refs/") or ref.startswith(OF_A_WORKTREE):
-        return True
-    try:
-        if os.path.lexists(os.path.join(repository.common_dir, ref)):
-            return True
-        with open(os.path.join(repository.common_dir, "packed-refs"), "rb") as file:
-            if os.fstat(file.fileno()).st_size > _SCANNED:
-                return True
-            return b" %s\n" % os.fsencode(ref) in file.read()
-    except FileNotFoundError:
-        return False
-    except (OSError, ValueError):
-        return True
-
-
-def plain(repository: Repository, ref: str) -> str | None:
-    """Returns what the file of a ref says, be the object there or not; None where git has to be asked, which takes ten times as long."""
-    if not ref.startswith("refs/") or ref.startswith(OF_A_WORKTREE) or ".." in ref:
-        return None
-    path = f"{repository.common_dir}/{ref}"
-    try:
-        fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)  # `open` takes three times as long, and each record reads seven
-    except (OSError, ValueError):
-        return None
-    try:
-        said = os.read(fd, _LINE)
-        if not said:
-            _require_no_pipe_at(path, os.fstat(fd))
-    except BlockingIOError:
-        _require_no_pipe_at(path, os.fstat(fd))
-        return None
-    except OSError:
-        return None
-    finally:
-        os.close(fd)
-    oid = said.rstrip()
-    return oid.decode("ascii") if len(oid) in (40, 64) and not oid.strip(b"0123456789abcdef") else None
-
-
 def failure(repository: Repository, code: int, said: str) -> CkptError:
     """Returns the error for what `git update-ref` said on standard error."""
     if "Unable to create '" in said and "File exists" in said:
@@ -361,10 +304,10 @@ def _above(place: str) -> Iterator[str]:
         yield place
 
 
-def _goes(writer: Child, commands: bytes, *steps: str) -> bool:
+def _goes(writer: Child, commands: bytes, *steps: str, patience: float = PATIENCE) -> bool:
     """Has git do what the commands say, and tells whether it confirms each step."""
     writer.write(commands)
-    return all(writer.read_line(PATIENCE) == f"{step}: ok".encode("ascii") for step in steps)
+    return all(writer.read_line(patience) == f"{step}: ok".encode("ascii") for step in steps)
 
 
 def _update_ref_options() -> tuple[str, ...]:

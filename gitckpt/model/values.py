@@ -92,7 +92,7 @@ def _initializer(cls: type, fields: Mapping[str, _Field]) -> Callable[..., None]
 
     def initialize(self: Any, /, *args: Any, **kwargs: Any) -> None:
         given = len(args)
-        if given > count or (given and not kwargs.keys().isdisjoint(names[:given])):
+        if given > count or (given and kwargs and not kwargs.keys().isdisjoint(names[:given])):
             _refuse(cls, args, kwargs)
         for put, value in zip(in_order, args, strict=False):
             put(self, value)

@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from gitckpt.store.records.keys import Claim
     from gitckpt.store.records.recorder import Change, Guard, ProgressOf
     from gitckpt.store.records.removal.remover import Remover
+    from gitckpt.store.records.removal.withdrawal import Noted
     from gitckpt.store.snapshot.limits import Limits
     from gitckpt.store.snapshot.manifest import Beside
 
@@ -355,7 +356,7 @@ class Checkpoints:
         checkpoint_ids: Collection[str],
         *,
         notes: Notes | None = None,
-        noted: Mapping[str, Sequence[str]] | None = None,
+        noted: Noted | None = None,
         runs: Collection[str] | None = None,
         listed: Mapping[str, Entry] | None = None,
         last: Collection[str] = (),

@@ -12,8 +12,9 @@ from __future__ import annotations
 import os
 
 from gitckpt.git.files import premises
+from gitckpt.git.files.ref_files import plain
 from gitckpt.git.objects.encoding import object_id
-from gitckpt.git.refs import Update, plain
+from gitckpt.git.refs import Update
 from gitckpt.model import ids
 from gitckpt.model.format.note import is_crowded, link_id, merged
 

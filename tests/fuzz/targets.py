@@ -16,7 +16,7 @@ from gitckpt.durable.pipeline import parser
 from gitckpt.durable.steps import graph_file
 from gitckpt.formats.systems import quasar
 from gitckpt.git.notes.editor import Notes
-from gitckpt.git.objects.encoding import MalformedTree, decode_tree, encode_tree, object_id, oids_in, place_in
+from gitckpt.git.objects.encoding import MalformedTree, decode_tree, encode_tree, object_id, uniform
 from gitckpt.git.repository import PSEUDO_REFS
 from gitckpt.git.worktree import grammar, operation
 from gitckpt.model import toml
@@ -166,8 +166,10 @@ def read_tree(data: bytes) -> None:
             entries = decode_tree(data, object_format)
             encode_tree(entries)
         for mode in (b"100644", b"40000"):
-            place_in(data, mode, b"ab", object_format)
-            oids_in(data, mode, 2, object_format)
+            tree = uniform(data, mode, 2, object_format)
+            if tree is not None:
+                tree.oids()
+                tree.with_oids(dict(zip((b"00", b"ab"), tree.oids_of([b"00", b"ab"]), strict=True)))
 
 
 def read_notes(data: bytes) -> None:

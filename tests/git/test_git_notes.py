@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from gitckpt.git.notes.editor import Notes
 from gitckpt.git.notes.reader import LONGEST, NotesReader
 from gitckpt.git.objects.adapters import open_objects
-from gitckpt.git.objects.encoding import MalformedTree, decode_tree, encode_tree, oids_in, place_in
+from gitckpt.git.objects.encoding import MalformedTree, decode_tree, encode_tree, uniform
 from gitckpt.git.refs import RefMoved, Refs, Update
 from gitckpt.git.repository import Repository, discover
 from tests.conftest import Checkout, examples
@@ -403,7 +403,7 @@ def add_notes(path: str, adapter: str, number: int, count: int) -> None:
 
 
 class TestInPlace:
-    """One note that changes is spliced into the trees above it; they come out as if they had been taken apart."""
+    """What changes is spliced into the trees above it; they come out as if they had been taken apart."""
 
     @pytest.mark.sampled(2)
     @pytest.mark.parametrize("count", [1, 2, 255, 256, 257, 300, 4000])
@@ -412,10 +412,17 @@ class TestInPlace:
         book.change(wanted)
         there, absent = sorted(wanted)[count // 2], commit_name(count + 1)
         tip = book.notes.tip()
-        changes = [(there, ["changed"]), (there, wanted[there]), (there, []), (absent, ["new"]), (absent, [])]
+        several = sorted(wanted)[:: max(count // 50, 1)]
+        changes: list[dict[str, list[str]]] = [
+            *({there: lines} for lines in (["changed"], wanted[there], [])),
+            *({absent: lines} for lines in (["new"], [])),
+            *(dict.fromkeys(several, lines) for lines in (["changed"], [])),
+            {name: [] for name in wanted},
+            {name: [] if at % 3 else ["changed"] for at, name in enumerate([*several, absent])},
+        ]
 
         def results() -> list[tuple[str, list[Item]]]:
-            return [book.notes.edited(tip, [name], lambda _, __, lines=lines: lines, INSTANT) for name, lines in changes]  # type: ignore[misc]
+            return [book.notes.edited(tip, list(change), lambda name, _, to=change: to[name], INSTANT) for change in changes]  # type: ignore[misc]
 
         spliced = results()
         monkeypatch.setattr(Notes, "_edit_in_place", lambda *_: None)
@@ -423,20 +430,38 @@ class TestInPlace:
 
     def test_what_is_only_almost_alike_is_taken_apart(self) -> None:
         tree = encode_tree({b"a" * 38: (b"100644", "20" * 20), b"b" * 38: (b"100644", "00" * 20)})
-        assert place_in(tree, b"100644", b"a" * 38, "sha1") == (0, 66, True)
-        assert place_in(tree, b"100644", b"aa" + b"b" * 36, "sha1") == (66, 66, False)
-        assert place_in(tree, b"100644", b"c" * 38, "sha1") == (132, 132, False)
+        found = uniform(tree, b"100644", 38, "sha1")
+        assert found is not None
+        assert len(found) == 2
+        assert found.oids_of([b"a" * 38, b"aa" + b"b" * 36, b"b" * 38, b"c" * 38]) == ["20" * 20, "", "00" * 20, ""]
         for other in (
             {b"a" * 38: (b"100644", "20" * 20), b"b" * 38: (b"100755", "00" * 20)},
             {b"a" * 38: (b"100644", "20" * 20), b"b" * 37 + b"x": (b"100644", "00" * 20)},
             {b"a" * 37: (b"100644", "20" * 20), b"b" * 39: (b"100644", "00" * 20)},
             {b"a" * 38: (b"100644", "20" * 20), b"b" * 39: (b"100644", "00" * 20)},
         ):
-            assert place_in(encode_tree(other), b"100644", b"a" * 38, "sha1") is None
+            assert uniform(encode_tree(other), b"100644", 38, "sha1") is None
+
+
+NAMES = st.integers(0, 255).map(lambda number: b"%02x" % number)
+
+
+@settings(max_examples=examples(300))
+@given(
+    there=st.dictionaries(NAMES, st.binary(min_size=20, max_size=20).map(bytes.hex)),
+    changes=st.dictionaries(NAMES, st.just("") | st.binary(min_size=20, max_size=20).map(bytes.hex)),
+)
+def test_other_oids_are_where_they_belong(there: dict[bytes, str], changes: dict[bytes, str]) -> None:
+    tree = uniform(encode_tree({name: (b"100644", oid) for name, oid in there.items()}), b"100644", 2, "sha1")
+    assert tree is not None
+    ordered = dict(sorted(changes.items()))
+    assert tree.oids_of(list(ordered)) == [there.get(name, "") for name in ordered]
+    after = {name: (b"100644", oid) for name, oid in (there | changes).items() if oid}
+    assert tree.with_oids(ordered) == encode_tree(after)
 
 
 def alike(tree: bytes, object_format: str) -> dict[str, str] | None:
-    """What `oids_in` says of a tree, by taking it apart."""
+    """What `Uniform.oids` says of a tree, by taking it apart."""
     try:
         entries = decode_tree(tree, object_format)
     except MalformedTree:
@@ -454,10 +479,14 @@ ENTRIES = st.lists(
 @settings(max_examples=examples(300))
 @given(entries=ENTRIES, end=st.binary(max_size=3) | st.just(b""))
 def test_oids_in_a_tree_are_those_that_are_there(entries: list[tuple[bytes, bytes, bytes]], end: bytes) -> None:
+    def oids(tree: bytes, object_format: str) -> dict[str, str] | None:
+        found = uniform(tree, b"100644", 2, object_format)
+        return None if found is None else found.oids()
+
     tree = b"".join(b"%s %s\0%s" % entry for entry in entries) + end
-    assert oids_in(tree, b"100644", 2, "sha1") == alike(tree, "sha1")
+    assert oids(tree, "sha1") == alike(tree, "sha1")
     wide = b"".join(b"%s %s\0%s%s" % (*entry, entry[2][:12]) for entry in entries) + end
-    assert oids_in(wide, b"100644", 2, "sha256") == alike(wide, "sha256")
+    assert oids(wide, "sha256") == alike(wide, "sha256")
 
 
 Tree = dict[bytes, tuple[bytes, Any]]

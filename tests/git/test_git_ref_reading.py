@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from gitckpt.git import refs as refs_module
+from gitckpt.git.files.ref_files import plain
 from gitckpt.git.process import git_executable
 from gitckpt.git.refs import Refs, Update
 from gitckpt.git.repository import discover
@@ -26,7 +27,7 @@ class TestAPipeInThePlaceOfARef:
         path.parent.mkdir(parents=True)
         os.mkfifo(path)
         with pytest.raises(CkptError, match="is a pipe in the place of a ref") as caught:
-            refs_module.plain(discover(str(main_checkout.path)), A)
+            plain(discover(str(main_checkout.path)), A)
         assert caught.value.hint == f"remove it: rm {path}"
 
     def test_is_named_where_git_waits_for_it(self, main_checkout: Checkout, refs: Refs, monkeypatch: pytest.MonkeyPatch) -> None:

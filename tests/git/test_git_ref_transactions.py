@@ -386,3 +386,58 @@ class TestMeanwhile:
             assert "prepare" not in str(caught.value)
         assert main_checkout.refs("refs/checkpoints") == {A: world.one}
         refs.close()
+
+
+class TestOnceLocked:
+    """Others may be updated between, when all is locked that is to change, and before it does."""
+
+    def test_nothing_is_done_and_all_is_locked(self, main_checkout: Checkout, repository: Repository) -> None:
+        world, refs = World(main_checkout, repository, lambda _: None), Refs(repository)
+        main_checkout.git("update-ref", B, world.one)
+        main_checkout.git("pack-refs", "--all")
+        seen: list[object] = []
+
+        def others() -> None:
+            locks = sorted(path.name for path in (main_checkout.path / ".git").rglob("*.lock"))
+            seen.extend((main_checkout.refs("refs/checkpoints"), locks))
+            refs.update([Update(C, world.two, "")])
+
+        refs.update([Update(A, world.one, ""), Update(B, "", world.one)], lambda: seen.append("before"), others)
+        assert seen == ["before", {B: world.one}, ["a.lock", "b.lock", "packed-refs.lock"]]
+        assert main_checkout.refs("refs/checkpoints") == {A: world.one, C: world.two}
+        refs.update([Update(A, "", world.one)], once_locked=lambda: seen.append("last"))
+        assert (seen[3:], main_checkout.refs("refs/checkpoints")) == (["last"], {C: world.two})
+        refs.close()
+
+    def test_where_it_fails_nothing_is_done(self, main_checkout: Checkout, repository: Repository) -> None:
+        world, refs = World(main_checkout, repository, lambda _: None), Refs(repository)
+
+        def fail() -> None:
+            raise CkptError("the disk is ill")
+
+        with pytest.raises(CkptError, match="the disk is ill"):
+            refs.update([Update(A, world.one, "")], once_locked=fail)
+        assert main_checkout.refs("refs/checkpoints") == {}
+        assert list((main_checkout.path / ".git").rglob("*.lock")) == []
+        refs.update([Update(A, world.two, "")])
+        assert main_checkout.refs("refs/checkpoints") == {A: world.two}
+        refs.close()
+
+    def test_it_is_not_called_where_git_refuses(
+        self, main_checkout: Checkout, repository: Repository, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(refs_module, "LOCK_TIMEOUT_MS", 20)
+        world, refs = World(main_checkout, repository, lambda _: None), Refs(repository)
+        main_checkout.git("update-ref", A, world.one)
+        world.lock(C)
+        called: list[None] = []
+        for update, error in (
+            (Update(A, world.two, ""), RefMoved),
+            (Update("refs/checkpoints/a..b", world.one, ""), GitError),
+            (Update(C, world.one, ""), LockHeld),
+        ):
+            with pytest.raises(error) as caught:
+                refs.update([Update(B, world.one, ""), update], once_locked=lambda: called.append(None))
+            assert "prepare" not in str(caught.value)
+        assert (called, main_checkout.refs("refs/checkpoints")) == ([], {A: world.one})
+        refs.close()

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from gitckpt.git.files.reader import packed_between
-from gitckpt.git.refs import plain as plainly_said
+from gitckpt.git.files.ref_files import plain as plainly_said
 from gitckpt.git.repository import Repository
 from gitckpt.store.records import abandoned
 from gitckpt.store.store import Store, inside

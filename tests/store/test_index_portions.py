@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from gitckpt.model import ids
-from gitckpt.store.records import index as module
 from gitckpt.store.records.entry import Query
-from gitckpt.store.records.index import Index
+from gitckpt.store.records.index import FILE, Index
+from gitckpt.store.records.rows import intake as module
 from gitckpt.store.records.rows import tables
 from gitckpt.store.store import Store, inside
 from tests.conftest import Checkout
@@ -86,7 +86,7 @@ def orders_of(path: Path) -> set[str]:
 
 
 def file_of(store: Store) -> Path:
-    return Path(inside(store).repository.private_dir, module.FILE)
+    return Path(inside(store).repository.private_dir, FILE)
 
 
 def counted(store: Store, patch: pytest.MonkeyPatch) -> list[str]:
@@ -190,9 +190,9 @@ def test_who_was_slower_goes_on_from_the_other_end(five: Store, monkeypatch: pyt
             other.commit()
         return found
 
-    plain_read = index._read
+    plain_read = index._intake._read
     monkeypatch.setattr(module, "_keep", keeping)
-    monkeypatch.setattr(index, "_read", reading)
+    monkeypatch.setattr(index._intake, "_read", reading)
     assert len(index.select()) == 5
     index.close()
     other.close()
@@ -204,7 +204,7 @@ def test_others_write_while_documents_are_read(five: Store, monkeypatch: pytest.
     monkeypatch.setattr(module, "_PORTION", 1)
     monkeypatch.setattr(tables, "PATIENCE", 0.0)
     index = opened(five, [])
-    really = index._read
+    really = index._intake._read
     answers: list[list[str] | None] = []
 
     def reading(refs: Sequence[tables.Ref]) -> module._Read:
@@ -217,7 +217,7 @@ def test_others_write_while_documents_are_read(five: Store, monkeypatch: pytest.
             another.close()
         return really(refs)
 
-    monkeypatch.setattr(index, "_read", reading)
+    monkeypatch.setattr(index._intake, "_read", reading)
     found = [entry.id for entry in index.select()]
     assert answers == [None, found]
     index.close()

@@ -6,9 +6,10 @@ import hashlib
 import os
 import random
 import shutil
+import sqlite3
 import subprocess
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 
 import pytest
@@ -52,6 +53,11 @@ class World:
     def delete(self, number: int, which: int) -> None:
         del which
         self.checkout.git("update-ref", "--no-deref", "-d", f"refs/checkpoints/{nth(number + 1)}")
+
+    def clear(self, number: int, which: int) -> None:
+        del which
+        lines = (f"delete refs/checkpoints/{nth(each + 1)}\n" for each in range(number, COUNT))
+        self.checkout.git("update-ref", "--no-deref", "--stdin", data="".join(lines))
 
     def many(self, number: int, which: int) -> None:
         lines = (f"update refs/checkpoints/{nth(each + 1)} {self.documents[each][which]}\n" for each in range(number, COUNT))
@@ -138,6 +144,7 @@ CHANGES: tuple[Callable[[World, int, int], None], ...] = (
     World.point,
     World.point,
     World.delete,
+    World.clear,
     World.many,
     World.pack,
     World.collect,
@@ -194,7 +201,10 @@ def test_an_answer_is_never_stale(
         told.append((change.__name__, number, which))
         if ref_format == "reftable" and change in (World.keep, World.bring_back, World.write_over, World.step_of_the_clock):
             continue
-        change(world, number, which)
+        with inside(lasting).index.ahead() as forget:
+            if chance.randrange(3) == 0:  # which may come to pass, or not, or in part
+                forget({nth(each + 1) for each in range(chance.randrange(number + 1), COUNT)})
+            change(world, number, which)
         for store in (lasting, make_store(main_checkout))[: chance.randrange(3)]:
             assert {(one.id, one.oid) for one in store.list()} == world.there(), told
             store.close() if store is not lasting else None
@@ -288,3 +298,88 @@ def test_rows_are_made_anew_where_the_reader_is_another_one(plain: Store) -> Non
     rows = [entry.row(one, "4" * 40) for one in (rich, plainest)]
     found = hashlib.blake2b(repr(rows).encode(), digest_size=8).hexdigest()
     assert (tables._READER, found) == (1, "bcefb0aa99db7308")
+
+
+class TestAhead:
+    """Rows go while git deletes their refs; whether they have gone is found out at the end."""
+
+    @pytest.fixture
+    def three(self, plain: Store, main_checkout: Checkout, monkeypatch: pytest.MonkeyPatch) -> Store:
+        """A store with three checkpoints whose refs are packed, and held."""
+        monkeypatch.setattr(validity, "_SETTLED", int(SETTLED * 1e9))
+        monkeypatch.setattr(validity, "_FINELY_SETTLED", int(SETTLED * 1e9))
+        monkeypatch.setattr(packed, "_LARGE", 0)
+        for _ in range(3):
+            plain.record("a-complete", {})
+        main_checkout.git("pack-refs", "--all")
+        time.sleep(2 * SETTLED)
+        assert len(plain.list()) == 3
+        return plain
+
+    @staticmethod
+    def delete(checkout: Checkout, *names: str) -> None:
+        checkout.git("update-ref", "--stdin", data="".join(f"delete refs/checkpoints/{name}\n" for name in names))
+        time.sleep(2 * SETTLED)
+
+    def test_they_have_gone(self, three: Store, main_checkout: Checkout, monkeypatch: pytest.MonkeyPatch) -> None:
+        forgotten: list[list[bytes]] = []
+        really = tables.forget
+
+        def noted(connection: sqlite3.Connection, gone: Collection[bytes]) -> None:
+            forgotten.append(sorted(gone))
+            really(connection, gone)
+
+        monkeypatch.setattr(tables, "forget", noted)
+        with inside(three).index.ahead() as forget:
+            forget([nth(1), nth(2)])
+            self.delete(main_checkout, nth(1), nth(2))
+        assert [one.id for one in three.list()] == [nth(3)]
+        assert [len(each) for each in forgotten] == [2, 0]
+
+    @pytest.mark.parametrize("names", [[], [1], [3]])
+    def test_they_are_back_where_not_all_have(self, three: Store, main_checkout: Checkout, names: list[int]) -> None:
+        with inside(three).index.ahead() as forget:
+            forget([nth(1), nth(2)])
+            self.delete(main_checkout, *map(nth, names))
+        assert {one.id for one in three.list()} == {nth(number) for number in (1, 2, 3) if number not in names}
+
+    def test_another_process_sees_all_until_then(self, three: Store, main_checkout: Checkout, make_store: MakeStore) -> None:
+        other = make_store(main_checkout)
+        with inside(three).index.ahead() as forget:
+            forget([nth(1)])
+            assert len(other.list()) == 3
+            self.delete(main_checkout, nth(1))
+        assert [one.id for one in other.list()] == [nth(3), nth(2)]
+
+    def test_where_somebody_else_writes_they_go_later(self, three: Store, main_checkout: Checkout) -> None:
+        other = tables.connect(os.path.join(inside(three).repository.private_dir, "index.sqlite"))
+        with inside(three).index.ahead() as forget:
+            other.execute("BEGIN IMMEDIATE")
+            forget([nth(1)])
+            other.rollback()
+            self.delete(main_checkout, nth(1))
+        other.close()
+        assert [one.id for one in three.list()] == [nth(3), nth(2)]
+
+    def test_what_is_asked_in_between_is_answered_by_the_refs(self, three: Store, main_checkout: Checkout) -> None:
+        with inside(three).index.ahead() as forget:
+            forget([nth(1)])
+            assert len(three.list()) == 3
+            forget([nth(2)])
+            self.delete(main_checkout, nth(2))
+            assert [one.id for one in three.list()] == [nth(3), nth(1)]
+
+    def test_an_interruption_leaves_all_as_it_was(self, three: Store, main_checkout: Checkout, monkeypatch: pytest.MonkeyPatch) -> None:
+        really = tables.forget
+
+        def interrupted(connection: sqlite3.Connection, gone: Collection[bytes]) -> None:
+            really(connection, gone)
+            raise KeyboardInterrupt
+
+        with inside(three).index.ahead() as forget, monkeypatch.context() as patch:
+            patch.setattr(tables, "forget", interrupted)
+            with pytest.raises(KeyboardInterrupt):
+                forget([nth(1)])
+        assert len(three.list()) == 3
+        self.delete(main_checkout, nth(1))
+        assert [one.id for one in three.list()] == [nth(3), nth(2)]

@@ -39,6 +39,10 @@ LINES = """
 REMOVE = """
     print(store.remove(args), flush=True)
 """
+REMOVE_MANY = f"""
+    from gitckpt.store.records.removal import remover
+    remover.MANY = 2
+{REMOVE}"""
 DEEPEN = """
     from gitckpt.store.records.removal import ends
     ends.deepen(store.repository, store.objects, store.refs.update)
@@ -160,8 +164,9 @@ class TestAKillAtEveryGitCall:
                 return
 
     @each_share
+    @pytest.mark.parametrize("script", [REMOVE, REMOVE_MANY], ids=["of few", "of many"])
     @pytest.mark.parametrize("packed", [True, False])
-    def test_of_a_removal(self, main_checkout: Checkout, copies: Copies, killer: Killer, share: int, packed: bool) -> None:
+    def test_of_a_removal(self, main_checkout: Checkout, copies: Copies, killer: Killer, share: int, packed: bool, script: str) -> None:
         with opened(main_checkout) as store:
             run = str(store.record("a-started", {}, start="r").run)
             main_checkout.write("new", "x")
@@ -174,7 +179,7 @@ class TestAKillAtEveryGitCall:
             main_checkout.git("pack-refs", "--all")
         for at in positions(share, 1 if packed else 3):  # most calls are the same
             checkout = copies.make()
-            survived, reported = killer.run(at, REMOVE, str(checkout.path), *ids[1:], other)
+            survived, reported = killer.run(at, script, str(checkout.path), *ids[1:], other)
             found = require_whole(checkout)
             assert len(found) >= 2
             assert reported == (["3"] if survived else reported)

@@ -86,7 +86,11 @@ class TestPlainTrees:
         tables.keep_plain(connection, {"": "other", "ef": "new"}, 0)
         assert tables.plain(connection) == (kept | {"": "other", "ef": "new"}, 0)
 
-    def test_are_forgotten_where_a_row_goes_by_which_they_were_judged(self, connection: sqlite3.Connection) -> None:
+    @pytest.mark.parametrize("many", [1, 1000], ids=["of many", "of few"])
+    def test_are_forgotten_where_a_row_goes_by_which_they_were_judged(
+        self, connection: sqlite3.Connection, monkeypatch: pytest.MonkeyPatch, many: int
+    ) -> None:
+        monkeypatch.setattr(tables, "_MANY", many)
         put(connection, 1, A)
         put(connection, 2, B)
         beside = {"cd": "b", "cdcd": "bb", "abcd": "beside a"}

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from gitckpt.git import refs
+from gitckpt.git.files import ref_files
 from gitckpt.git.graph import reachability
 from gitckpt.git.repository import discover
 from gitckpt.store.audit import inventory
@@ -68,7 +68,7 @@ def test_what_is_found_stays_the_same(
         whole = look(main_checkout)
         main_checkout.git("pack-refs", "--all")
         with monkeypatch.context() as patch:
-            patch.setattr(refs, "_LARGE", 0)
+            patch.setattr(ref_files, "_LARGE", 0)
             for lot, end in ((1, 1), (2, 1), (3, 2), (5, 5)):
                 patch.setattr(reachability, "LOT", lot)
                 patch.setattr(reachability, "END", end)
@@ -89,7 +89,7 @@ def test_refs_in_parts(make_store: MakeStore, main_checkout: Checkout, monkeypat
     repository = discover(str(main_checkout.path))
     seen: list[tuple[str, str, str]] = []
     whole = inventory.list_refs(repository, lambda *one: seen.append(one))
-    monkeypatch.setattr(refs, "_LARGE", 0)
+    monkeypatch.setattr(ref_files, "_LARGE", 0)
     parts: list[tuple[str, str, str]] = []
     again = inventory.list_refs(repository, lambda *one: parts.append(one))
     assert parts == [one for one in seen if "session" not in one[1]]
@@ -107,7 +107,7 @@ def test_a_listing_in_parts(plain: Store, main_checkout: Checkout, monkeypatch: 
     main_checkout.git("pack-refs", "--all")
     whole = plain.list(), plain.problems()
     plain.close()
-    monkeypatch.setattr(refs, "_LARGE", 0)
+    monkeypatch.setattr(ref_files, "_LARGE", 0)
     for path in main_checkout.path.glob(".git/ckpt/index.sqlite*"):
         path.unlink()
     assert (plain.list(), plain.problems()) == whole
@@ -119,5 +119,5 @@ def test_a_ref_in_the_place_of_all_of_them(main_checkout: Checkout, monkeypatch:
     main_checkout.git("pack-refs", "--all")
     repository = discover(str(main_checkout.path))
     assert inventory.list_refs(repository).barring == ["refs/checkpoints"]
-    monkeypatch.setattr(refs, "_LARGE", 0)
+    monkeypatch.setattr(ref_files, "_LARGE", 0)
     assert inventory.list_refs(repository).barring == ["refs/checkpoints"]

@@ -2,6 +2,7 @@
 
 Doors:
     reader: what refs mean and objects hold, where no git has to be asked.
+    ref_files: refs as the files that they are.
     regular: files that a branch may have brought along.
     atomic: a file written whole or not at all.
     order: in which many objects are read most quickly.

@@ -8,11 +8,11 @@ commit of it would show up in `git log --all`.
 from __future__ import annotations
 
 from gitckpt.git.notes.reader import LONGEST, MESSAGE, NotesReader, is_note, lines_of, text_of
-from gitckpt.git.objects.encoding import DIRECTORY, FILE, OVERSIZED, encode_tree, object_id, place_in
+from gitckpt.git.objects.encoding import DIRECTORY, FILE, OVERSIZED, encode_tree, object_id, uniform
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from gitckpt.git.objects.encoding import Entries
     from gitckpt.git.objects.port import Objects
@@ -23,9 +23,9 @@ if TYPE_CHECKING:
 _SPLIT_ABOVE = {True: 256, False: 1024}
 """A tree with more notes than this is split by the next two digits of the commit, as git does; the root sooner than what is below it."""
 
-_REBUILD_FROM, _PARTS, _SAMPLE = 500, 16, 16
-"""With so many changes at once, and of a large tree one for so many notes, the whole is made anew: most of it would change anyway, and it
-comes out with fewer parts. That is told by so many of the parts."""
+_REBUILD_FROM, _PARTS, _SAMPLE = 500, 4, 16
+"""With so many changes at once, and of a large tree one for so many notes, the whole is made anew, and comes out with fewer parts, or as
+many as it takes. That is told by so many of the parts."""
 
 
 class Notes(NotesReader):
@@ -86,11 +86,8 @@ class Notes(NotesReader):
     def _fetch(self, root: str, commits: set[str]) -> None:
         """Reads at once what the notes of some commits are in, and these, instead of one after the other."""
         self._fetched = {}
-        trees: dict[str, str] = {}
-        blobs = [oid for path, mode, oid in self._walk(root, commits, seen=trees) if mode != DIRECTORY]
-        for oids, most in (([*trees.values()], ()), (blobs, (LONGEST,))):
-            once = list(dict.fromkeys(oids))
-            self._fetched.update(zip(once, self._objects.read(once, *most), strict=True))
+        blobs = {oid: None for _, mode, oid in self._walk(root, commits, read=self._fetched) if mode != DIRECTORY}
+        self._fetched.update(zip(blobs, self._objects.read([*blobs], LONGEST), strict=True))
 
     def _texts(self, blobs: Sequence[str]) -> list[tuple[str, bytes] | None]:
         """Returns each note, given by its blob."""
@@ -102,11 +99,16 @@ class Notes(NotesReader):
         """Tells, by a part of it, whether the whole is made anew for so many changes: most parts change, or have little in them."""
         size, level, depth = 1, [root] if root else [], 0
         while level:
-            entries = [entry for found in self._objects.read(level) for entry in self._decoded(found).values()]
-            size = size * len(entries) // len(level)
-            level = [oid for mode, oid in entries if mode == DIRECTORY][:_SAMPLE]
+            count, below = 0, []
+            for found in self._objects.read(level):
+                notes = uniform(found[1], FILE, len(root) - 2 * depth, self._format) if found is not None else None
+                entries = self._decoded(found) if notes is None else {}
+                count += len(entries) if notes is None else len(notes)
+                below += [oid for mode, oid in entries.values() if mode == DIRECTORY]
+            size = size * count // len(level)
+            level = below[:_SAMPLE]
             depth += 1
-        return changes * _PARTS >= size or size < 2 * 256 ** (depth - 1)
+        return changes * _PARTS >= size or size - changes < 2 * 256 ** (depth - 1)
 
     def _build(self, entries: Entries, *, is_root: bool) -> str:
         if len(entries) > _SPLIT_ABOVE[is_root]:
@@ -119,9 +121,9 @@ class Notes(NotesReader):
     def _edit_tree(self, tree: str, wanted: list[tuple[str, str]], change: Edit) -> str:
         """Returns the tree after the change ("" if nothing is left); `wanted` pairs the rest of a commit's name with the whole."""
         data = self._content(tree) if tree else b""
-        edited = self._edit_in_place(data, *wanted[0], change) if data and len(wanted) == 1 else None
+        edited = self._edit_in_place(data, wanted, change) if data and wanted else None
         if edited is not None:
-            return self._put("tree", edited) if edited != data else tree
+            return (tree if edited == data else self._put("tree", edited)) if edited else ""
         entries = self._decoded(("tree", data))
         before = dict(entries)
         here: list[tuple[bytes, str]] = []
@@ -142,35 +144,48 @@ class Notes(NotesReader):
             entries = self._split(entries, size)
         return self._put("tree", encode_tree(entries)) if entries else ""
 
-    def _edit_in_place(self, data: bytes, rest: str, commit: str, change: Edit) -> bytes | None:
-        """Returns a tree with one note changed, where all else stays as it lies there; None where more changes than that."""
-        found = place_in(data, DIRECTORY, rest[:2].encode(), self._format)
-        if found is not None:
-            at, end, is_there = found
-            below = self._edit_tree(_oid_before(data, end, len(commit)), [(rest[2:], commit)], change) if is_there else ""
-            return data[:at] + encode_tree({rest[:2].encode(): (DIRECTORY, below)}) + data[end:] if below else None
-        found = place_in(data, FILE, rest.encode(), self._format)
-        if found is None:
+    def _edit_in_place(self, data: bytes, wanted: list[tuple[str, str]], change: Edit) -> bytes | None:
+        """Returns a tree after the change, where all else stays as it lies there; None where more changes than that."""
+        parts = uniform(data, DIRECTORY, 2, self._format)
+        if parts is not None:
+            below: dict[bytes, list[tuple[str, str]]] = {}
+            for rest, commit in wanted:
+                below.setdefault(rest[:2].encode(), []).append((rest[2:], commit))
+            trees = dict(zip(below, parts.oids_of([*below]), strict=True))
+            if "" in trees.values():
+                return None
+            return parts.with_oids({name: self._edit_tree(tree, below[name], change) for name, tree in trees.items()})
+        rest, commit = wanted[0]
+        notes = uniform(data, FILE, len(rest), self._format)
+        if notes is None:
             return None
-        at, end, is_there = found
-        if not is_there and len(data) // len(encode_tree({rest.encode(): (FILE, commit)})) >= _SPLIT_ABOVE[len(rest) == len(commit)]:
+        names = [rest.encode() for rest, _ in wanted]
+        blobs = dict(zip(names, notes.oids_of(names), strict=True))
+        if len(notes) + sum(not blob for blob in blobs.values()) > _SPLIT_ABOVE[len(rest) == len(commit)]:
             return None
-        text = self._texts([_oid_before(data, end, len(commit))])[0] if is_there else None
-        old = lines_of(text) if text else []
-        new = change(commit, old)
-        if new == old or (text and text[0] == OVERSIZED):
-            return data
-        return data[:at] + encode_tree({rest.encode(): (FILE, self._put("blob", text_of(new)))}) + data[end:] if new else None
+        return notes.with_oids(self._changed(blobs, [commit for _, commit in wanted], change))
 
     def _edit_entries(self, entries: Entries, wanted: list[tuple[bytes, str]], change: Edit) -> None:
-        there = [name for name, _ in wanted if name in entries]
-        texts = dict(zip(there, self._texts([entries[name][1] for name in there]), strict=True))
-        for name, commit in wanted:
-            found = texts.get(name)
+        blobs = {name: entries[name][1] if name in entries else "" for name, _ in wanted}
+        for name, oid in self._changed(blobs, [commit for _, commit in wanted], change).items():
+            self._set(entries, name, FILE, oid)
+
+    def _changed(self, blobs: Mapping[bytes, str], commits: Iterable[str], change: Edit) -> dict[bytes, str]:
+        """Returns the blobs of those notes that change, "" for one that goes.
+
+        Args:
+            blobs: of the notes, by their names in a tree; "" where there is none.
+            commits: theirs, in the same order.
+        """
+        texts = iter(self._texts([blob for blob in blobs.values() if blob]))
+        changed = {}
+        for (name, blob), commit in zip(blobs.items(), commits, strict=True):
+            found = next(texts) if blob else None
             old = lines_of(found) if found else []
             new = change(commit, old)
             if new != old and not (found and found[0] == OVERSIZED):
-                self._set(entries, name, FILE, self._put("blob", text_of(new)) if new else "")
+                changed[name] = self._put("blob", text_of(new)) if new else ""
+        return changed
 
     @staticmethod
     def _set(entries: Entries, name: bytes, mode: bytes, oid: str) -> None:
@@ -204,8 +219,3 @@ class Notes(NotesReader):
         oid = object_id(kind, data, self._format)
         self._pending[oid] = (kind, data)
         return oid
-
-
-def _oid_before(tree: bytes, end: int, digits: int) -> str:
-    """Returns the oid that ends at a place of a tree."""
-    return tree[end - digits // 2 : end].hex()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from itertools import islice
 
-from gitckpt.git.objects.encoding import DIRECTORY, FILE, OVERSIZED, MalformedTree, blob_ids, decode_tree, object_id, oid_size, oids_in
+from gitckpt.git.objects.encoding import DIRECTORY, FILE, OVERSIZED, MalformedTree, blob_ids, decode_tree, object_id, oid_size, uniform
 from gitckpt.git.refs import Refs
 
 TYPE_CHECKING = False
@@ -137,8 +137,10 @@ class NotesReader:
         self,
         root: str,
         only: set[str] | None = None,
+        *,
         unknown: Callable[[Trees], Trees] = lambda trees: trees,
         seen: dict[str, str] | None = None,
+        read: dict[str, tuple[str, bytes] | None] | None = None,
     ) -> Iterator[tuple[str, bytes, str]]:
         """Yields path, mode and oid of each note, with the path as the commit's name; anything else as a directory without a name.
 
@@ -154,24 +156,24 @@ class NotesReader:
             only: as for `items`; notes of other commits do not come.
             unknown: as for `beyond`.
             seen: likewise.
+            read: in the end, what was read, by oid; nobody has to read it again.
         """
         whole = 2 * oid_size(self._format)
-        starts = {length: {commit[:length] for commit in only} for length in range(2, whole, 2)} if only is not None else {}
+        ordered = sorted(only) if only is not None else None
         level = [("", root)] if root else []
         left = MOST
         twice: set[str] = set()
         seen = {} if seen is None else seen
         above: dict[str, tuple[bytes, str]] = {}
         while level := _doubtful(level, above, unknown):
-            prefixes, trees = zip(*level, strict=True)
-            level = []
-            for prefix, tree, found in zip(prefixes, trees, self._objects.read(trees), strict=True):
+            trees, level = level, []
+            for prefix, tree, found in self._contents(trees, read):
                 is_again = tree in twice
                 twice.add(tree)
                 seen[prefix] = tree
-                notes = None if above or is_again else self._flat(found, whole - len(prefix))
+                notes = None if above or is_again else self._flat(found, prefix, whole, ordered)
                 if notes is not None:  # as it is with nearly all of them
-                    yield from ((prefix + name, FILE, oid) for name, oid in notes.items() if only is None or prefix + name in only)
+                    yield from ((path, FILE, oid) for path, oid in notes)
                     continue
                 entries = self._decoded(found)
                 left -= len(entries) + 1 if is_again else 0
@@ -197,9 +199,19 @@ class NotesReader:
                         yield path, mode, oid
                     elif mode != DIRECTORY or not _is_hex(name, 2):
                         yield "", DIRECTORY, oid
-                    elif only is None or path in starts.get(len(path), ()):
+                    elif ordered is None or (len(path) < whole and _below(path, ordered)):
                         level.append((path, oid))
         yield from ((path, mode, oid) for path, (mode, oid) in above.items())
+
+    def _contents(
+        self, trees: Trees, read: dict[str, tuple[str, bytes] | None] | None
+    ) -> Iterator[tuple[str, str, tuple[str, bytes] | None]]:
+        """Yields some trees, each by the digits that lead to it and its oid, with what is in it. Args: `read` as for `_walk`."""
+        oids = [tree for _, tree in trees]
+        for (prefix, tree), found in zip(trees, self._objects.read(oids), strict=True):
+            if read is not None:
+                read[tree] = found
+            yield prefix, tree, found
 
     def _entries_of(self, root: str) -> dict[str, tuple[bytes, str]]:
         """Returns mode and oid by commit; the last answer is kept, as whoever changes many notes has just read them all."""
@@ -212,9 +224,27 @@ class NotesReader:
         found = next(self._objects.read([commit]))
         return found[1][5 : 5 + len(commit)].decode("ascii") if found and found[0] == "commit" else ""
 
-    def _flat(self, found: tuple[str, bytes] | None, digits: int) -> dict[str, str] | None:
-        """Returns the blob of each note of a tree that has nothing else, by what is left of the commit's name; None for another tree."""
-        return oids_in(found[1], FILE, digits, self._format) if digits and found is not None and found[0] == "tree" else None
+    def _flat(
+        self, found: tuple[str, bytes] | None, prefix: str, whole: int, only: Sequence[str] | None
+    ) -> Iterable[tuple[str, str]] | None:
+        """Returns commit and blob of each note of a tree that has nothing else; None for another tree.
+
+        Args:
+            found: the tree.
+            prefix: the digits that lead to it.
+            whole: the digits of a commit's name.
+            only: the commits of interest, in order; None for all.
+        """
+        digits = whole - len(prefix)
+        notes = uniform(found[1], FILE, digits, self._format) if digits and found is not None and found[0] == "tree" else None
+        if notes is None:
+            return None
+        if only is None:
+            oids = notes.oids()
+            return None if oids is None else ((prefix + name, oid) for name, oid in oids.items())
+        commits = _below(prefix, only)
+        blobs = notes.oids_of([commit[len(prefix) :].encode() for commit in commits])
+        return ((commit, oid) for commit, oid in zip(commits, blobs, strict=True) if oid)
 
     def _decoded(self, found: tuple[str, bytes] | None) -> Entries:
         """Returns the entries of a tree; none where it is malformed, missing, or none: notes are derived, and made anew."""
@@ -222,6 +252,13 @@ class NotesReader:
             return decode_tree(found[1], self._format) if found is not None and found[0] == "tree" else {}
         except MalformedTree:
             return {}
+
+
+def _below(prefix: str, commits: Sequence[str]) -> Sequence[str]:
+    """Returns those of some commits, which are in order, whose names begin with some digits."""
+    from bisect import bisect_left
+
+    return commits[bisect_left(commits, prefix) : bisect_left(commits, f"{prefix}g")]
 
 
 def _forget(trees: dict[str, str], path: str) -> None:

@@ -6,7 +6,7 @@ import sys
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from typing import Protocol
 
     class Hash(Protocol):
@@ -145,66 +145,85 @@ def decode_tree(data: bytes, object_format: str) -> Entries:
     return entries
 
 
-def place_in(tree: bytes, mode: bytes, name: bytes, object_format: str) -> tuple[int, int, bool] | None:
-    """Returns where the entry of a name begins and ends in a tree, or would begin, and whether it is there.
+class Uniform:
+    """A tree in which all entries have one mode, and names of so many hexadecimal digits: nothing has to be taken apart.
 
-    Args:
-        tree: its content.
-        mode: of the entry.
-        name: of the entry, in hexadecimal digits.
-        object_format: "sha1" or "sha256".
-
-    Returns:
-        None for a tree in which something has another mode, or a name of another kind or length.
+    Nobody makes one but `uniform`.
     """
-    stride = _stride(tree, mode, len(name), object_format)
-    if not stride:
-        return None
-    start, stop = len(mode) + 1, len(mode) + 1 + len(name)
-    low, high = 0, len(tree) // stride
-    while low < high:
-        middle = (low + high) // 2
-        found = tree[middle * stride + start : middle * stride + stop]
-        if found == name:
-            return middle * stride, (middle + 1) * stride, True
-        low, high = (middle + 1, high) if found < name else (low, middle)
-    return low * stride, low * stride, False
+
+    __slots__ = ("_start", "_stop", "_stride", "content", "mode")
+
+    def __init__(self, content: bytes, mode: bytes, digits: int, stride: int) -> None:
+        self.content = content
+        self.mode = mode
+        self._start = len(mode) + 1
+        self._stop = self._start + digits
+        self._stride = stride
+
+    def __len__(self) -> int:
+        return len(self.content) // self._stride
+
+    def oids(self) -> dict[str, str] | None:
+        """Returns the oids by name, in a tenth of the time that `decode_tree` takes; None where a name comes twice."""
+        start, stop, stride = self._start, self._stop, self._stride
+        text, oids = self.content.decode("latin-1"), self.content.hex()
+        places = range(0, len(text), stride)
+        found = {text[at + start : at + stop]: oids[2 * (at + stop + 1) : 2 * (at + stride)] for at in places}
+        return found if len(found) == len(places) else None
+
+    def oids_of(self, names: Sequence[bytes]) -> list[str]:
+        """Returns the oid of each of some names, which are in order; "" for one that is not there."""
+        stop, stride = self._stop + 1, self._stride
+        return [self.content[at + stop : at + stride].hex() if is_there else "" for at, is_there in self._places(names)]
+
+    def with_oids(self, oids: Mapping[bytes, str]) -> bytes:
+        """Returns the content of this tree with other oids for some names, which are in order; one whose oid is "" goes."""
+        parts, end = [], 0
+        for (name, oid), (at, is_there) in zip(oids.items(), self._places(oids), strict=True):
+            parts.append(self.content[end:at])
+            if oid:
+                parts.append(b"%s %s\0%s" % (self.mode, name, bytes.fromhex(oid)))
+            end = at + self._stride if is_there else at
+        return b"".join([*parts, self.content[end:]])
+
+    def _places(self, names: Iterable[bytes]) -> Iterator[tuple[int, bool]]:
+        """Yields where the entry of each of some names begins, or would begin, and whether it is there."""
+        content, start, stop, stride = self.content, self._start, self._stop, self._stride
+        low, count = 0, len(content) // stride
+        for name in names:
+            high = count
+            while low < high:
+                middle = (low + high) // 2
+                at = middle * stride
+                if content[at + start : at + stop] < name:
+                    low = middle + 1
+                else:
+                    high = middle
+            at = low * stride
+            yield at, content[at + start : at + stop] == name
 
 
-def oids_in(tree: bytes, mode: bytes, digits: int, object_format: str) -> dict[str, str] | None:
-    """Returns the oids in a tree by their names, in a tenth of the time that `decode_tree` takes.
-
-    Args:
-        tree: its content.
-        mode: of all entries.
-        digits: of each name, hexadecimal ones.
-        object_format: "sha1" or "sha256".
-
-    Returns:
-        None for a tree in which something has another mode, or a name of another kind or length, or the name of something else.
-    """
-    stride = _stride(tree, mode, digits, object_format)
-    if not stride:
-        return None
-    text, oids = tree.decode("latin-1"), tree.hex()
-    start, stop = len(mode) + 1, len(mode) + 1 + digits
-    found = {text[at + start : at + stop]: oids[2 * (at + stop + 1) : 2 * (at + stride)] for at in range(0, len(tree), stride)}
-    return found if len(found) == len(tree) // stride else None
-
-
-def _stride(tree: bytes, mode: bytes, digits: int, object_format: str) -> int:
-    """Returns the length of each entry of a tree in which all have this mode, and names of so many hexadecimal digits; 0 for another one.
+def uniform(content: bytes, mode: bytes, digits: int, object_format: str) -> Uniform | None:
+    """Returns a tree in which all entries are alike; None for another one.
 
     A name holds no NUL: where all entries have mode, space, digits and NUL in their places, there is no other reading.
+
+    Args:
+        content: of the tree.
+        mode: of all entries.
+        digits: of each name, hexadecimal ones.
+        object_format: "sha1" or "sha256", which says how long an oid is.
     """
     start, stop = len(mode) + 1, len(mode) + 1 + digits
     stride = stop + 1 + oid_size(object_format)
-    count = len(tree) // stride
-    if len(tree) != count * stride or tree[stop::stride] != bytes(count):
-        return 0
-    if any(tree[at::stride] != byte * count for at, byte in enumerate(b"%c" % each for each in mode + b" ")):
-        return 0
-    return 0 if any(tree[at::stride].strip(b"0123456789abcdef") for at in range(start, stop)) else stride
+    count = len(content) // stride
+    if len(content) != count * stride or content[stop::stride] != bytes(count):
+        return None
+    if any(content[at::stride] != byte * count for at, byte in enumerate(b"%c" % each for each in mode + b" ")):
+        return None
+    if any(content[at::stride].strip(b"0123456789abcdef") for at in range(start, stop)):
+        return None
+    return Uniform(content, mode, digits, stride)
 
 
 def stays_within(path: bytes) -> bool:

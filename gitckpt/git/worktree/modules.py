@@ -10,11 +10,11 @@ import re
 from collections.abc import Collection, Iterator, Sequence
 
 from gitckpt.git.command import Git
+from gitckpt.git.files.ref_files import may_be_there, plain
 from gitckpt.git.filesystem import names_in
 from gitckpt.git.objects.encoding import GITLINK
 from gitckpt.git.objects.trees import leaf, leaves
 from gitckpt.git.process import environment, git_executable, run
-from gitckpt.git.refs import may_be_there, plain
 from gitckpt.git.repository import Repository
 from gitckpt.git.worktree import administration
 from gitckpt.model.errors import WorktreeError

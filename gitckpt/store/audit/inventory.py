@@ -9,8 +9,8 @@ from functools import partial
 from operator import itemgetter
 
 from gitckpt.git.files.order import in_packs
+from gitckpt.git.files.ref_files import in_parts, require_no_pipes
 from gitckpt.git.graph import kinds
-from gitckpt.git.refs import in_parts, require_no_pipes
 from gitckpt.git.repository import EMPTIED, Repository
 from gitckpt.model import ids
 from gitckpt.model.checkpoint import Checkpoint

@@ -9,8 +9,8 @@ import os
 import time
 
 from gitckpt.git.files.reader import packed_between
+from gitckpt.git.files.ref_files import plain
 from gitckpt.git.objects.encoding import oid_size
-from gitckpt.git.refs import plain
 from gitckpt.git.repository import BRANCHES
 from gitckpt.model import ids
 from gitckpt.store.records.layout import KEEP

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from gitckpt.git.files.ref_files import plain
 from gitckpt.git.notes.editor import Notes
-from gitckpt.git.refs import plain
 from gitckpt.git.repository import Repository
 from gitckpt.model import ids
 from gitckpt.model.arguments import require_text

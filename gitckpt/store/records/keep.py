@@ -14,10 +14,11 @@ from gitckpt.git import disk
 from gitckpt.git.command import AS_GC
 from gitckpt.git.files.premises import create
 from gitckpt.git.files.reader import cuts
+from gitckpt.git.files.ref_files import plain, require_no_pipe
 from gitckpt.git.objects.anchor import gc_is_running, may_have_pruned
 from gitckpt.git.objects.encoding import object_id, oid_size, parents
 from gitckpt.git.process import GitError
-from gitckpt.git.refs import LockHeld, Update, plain, require_no_pipe
+from gitckpt.git.refs import LockHeld, Update
 from gitckpt.git.repository import BRANCHES
 from gitckpt.model import ids, times
 from gitckpt.model.errors import CkptError

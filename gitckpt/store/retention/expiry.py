@@ -80,7 +80,7 @@ def expire(
     if not dry_run:
         if squashed:
             progress(f"removing {len(squashed)} checkpoints of phases that are complete")
-            store.remove(squashed.keys(), settled=False, notes=noted.notes, noted=noted())
+            store.remove(squashed.keys(), settled=False, notes=noted.notes, noted=noted)
         progress("letting go of commits that no checkpoint needs")
         run_expiry.forget_leases(store)
         keys.forget_orphans(store.refs, store.objects, store.index.runs)
@@ -158,7 +158,7 @@ def expire_alone(
     if gone and not dry_run:
         progress(f"removing {len(gone)} checkpoints")
         listed = {entry.id: entry for entry, _ in gone}
-        store.remove(listed.keys(), notes=noted.notes, noted=noted(), runs=(), listed=listed, settled=False)
+        store.remove(listed.keys(), notes=noted.notes, noted=noted, runs=(), listed=listed, settled=False)
     return gone
 
 

@@ -31,10 +31,7 @@ if TYPE_CHECKING:
     from gitckpt.store.config.settings import Settings
     from gitckpt.store.leases.leases import Hold
     from gitckpt.store.records.entry import Entry
-
-    Noted = Callable[[], Mapping[str, Sequence[str]]]
-    """Returns the lines of every note, by commit."""
-
+    from gitckpt.store.records.removal.withdrawal import Noted
 
 _AT_ONCE = 1000
 """So many runs go together: until their checkpoints are gone, nobody else can drive them; each time, git writes all packed refs anew."""
@@ -194,7 +191,7 @@ def remove(
             gone = {entry.id for fate in going for entry in chains[fate.run]} - kept
             if gone:
                 progress(f"removing {len(gone)} checkpoints of runs")
-                store.remove(gone, settled=settled, noted=noted() if noted is not None else None, runs=held.keys(), last=last)
+                store.remove(gone, settled=settled, noted=noted, runs=held.keys(), last=last)
             _forget(store, {fate.run: held.pop(fate.run) for fate in going if not fate.keeps})
         finally:
             for hold in held.values():

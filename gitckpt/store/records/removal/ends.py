@@ -7,7 +7,6 @@ import time
 
 from gitckpt.git.files import atomic, premises
 from gitckpt.git.files.reader import cuts
-from gitckpt.git.objects.encoding import oid_size
 from gitckpt.git.process import GitError
 from gitckpt.git.refs import Update
 from gitckpt.model.values import dataclass
@@ -65,7 +64,7 @@ def settle(
 
     Args:
         apply: applies updates in one transaction.
-        needed: returns the commits that checkpoints need now; None where that is not known.
+        needed: returns the commits that checkpoints need now, by full names; None where that is not known.
         last: how it was when this was done last.
         remember: is told the lines as they are in the end, and the mark of `last`, for the next time; not where there are few commits, or
             what they lead to has not been walked.
@@ -82,8 +81,7 @@ def settle(
 
     kept = {oid: value for oid, value in listed.items() if oid not in symbolic and keep.is_right(repository, oid, value)}
     before = needed()
-    length = 2 * oid_size(repository.object_format)
-    wanted = set(kept) if before is None else {oid for oid in before if len(oid) == length}
+    wanted = set(kept if before is None else before)
     # One whose commit is gone belongs to nothing that is being written, and no gc succeeds as long as it is there.
     wanted |= {oid for oid in kept if keep.is_young(repository, KEEP + oid) and repository.cat_file.info(oid) is not None}
     try:

@@ -17,8 +17,9 @@ from gitckpt.store.records.rows import tables
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping
+    from collections.abc import Callable, Collection, Mapping, Sequence
 
+    from gitckpt.store.records.entry import Entry, Query
     from gitckpt.store.records.rows.tables import Revision
 
 
@@ -31,6 +32,17 @@ class Known:
 
     def __init__(self, index: Index) -> None:
         self._index = index
+
+    def entries(self, query: Query) -> Sequence[Entry]:
+        """Returns what the index has; nothing where it cannot be made, as what is to be removed may be the reason for that.
+
+        The head of a run that was to move then goes: who reads the run takes the newest checkpoint that is left, and `verify --repair` puts
+        it back.
+        """
+        try:
+            return fenced(layout.CHECKPOINTS, partial(self._index.select, query))
+        except CkptError:
+            return ()
 
     def plain(self) -> tuple[dict[str, str], int]:
         """Returns the trees of notes that are plain, by the digits that lead to them, and what `keep_plain` goes by."""

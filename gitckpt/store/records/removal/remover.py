@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import os
 import time
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 
 from gitckpt.git import disk
@@ -17,7 +17,6 @@ from gitckpt.git.notes.editor import Notes
 from gitckpt.git.refs import LockHeld, RefMoved, Refs, Update
 from gitckpt.git.repository import Repository
 from gitckpt.model.errors import CkptError
-from gitckpt.model.format import note
 from gitckpt.model.ids import is_id
 from gitckpt.model.readers.fence import fenced
 from gitckpt.store import chains, links
@@ -25,15 +24,24 @@ from gitckpt.store.records import keys, layout
 from gitckpt.store.records.entry import Entry, Query
 from gitckpt.store.records.index import Index
 from gitckpt.store.records.removal import ends
-from gitckpt.store.records.removal.carried import Carried
 from gitckpt.store.records.removal.known import Known
+from gitckpt.store.records.removal.withdrawal import Withdrawal
+from gitckpt.store.records.rows import tables
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from gitckpt.git.objects.port import Objects
+    from gitckpt.store.records.removal.withdrawal import Noted
 
 PATIENCE = 30.0
 """How long a removal is tried against other writers, in seconds."""
+
+MANY = 1000
+"""From so many refs on, the notes change in a transaction of their own: git locks them in the time of a process, some 10 ms."""
+
+MOST = 300_000
+"""Among more checkpoints than this they do not: to change the notes takes longer than git's locks, and nobody else could delete a packed
+ref for so long."""
 
 _LIST_ALL_FROM = 20
 
@@ -70,13 +78,14 @@ class Remover:
         self._refs = refs
         self._notes = notes
         self._index = index
+        self._known = Known(index)
 
     def remove(
         self,
         ids: Collection[str],
         instant: int,
         *,
-        noted: Mapping[str, Sequence[str]] | None,
+        noted: Noted | None,
         runs: Collection[str] | None,
         listed: Mapping[str, Entry] | None,
         last: Collection[str],
@@ -87,7 +96,7 @@ class Remover:
         Args:
             ids: the last parts of their refs.
             instant: now, in microseconds since the epoch.
-            noted: the lines of the notes that list checkpoints of other commits (`Carried`), where the caller has read them already.
+            noted: returns the lines of the notes that list checkpoints of other commits (`Carried`), where the caller needs them as well.
             runs: the runs that the checkpoints belong to, where the caller knows them.
             listed: each of the checkpoints by its id, where the caller has listed them already.
             last: those of them that go in a transaction of their own, after the others.
@@ -109,10 +118,11 @@ class Remover:
             checkpoints = there[layout.CHECKPOINTS]
             try:
                 with layout.turn(self._repository):
-                    unlinked = self._without_links(set(checkpoints), noted, instant, listed)
+                    notes = (self._repository, self._objects, self._notes, self._index)
+                    withdrawal = Withdrawal(*notes, gone=checkpoints.keys(), instant=instant, noted=noted, listed=listed)
                     if any(there[space] for space in layout.HOLDERS):
                         self._begin(wanted)
-                    self._delete(checkpoints, runs, unlinked, last)
+                    self._delete(checkpoints, runs, withdrawal, last)
                     links.forget(self._repository, checkpoints.keys())
                 gone += len(checkpoints)
                 self.finish({name for space in layout.HOLDERS for name in there[space]})
@@ -126,24 +136,40 @@ class Remover:
                 continue
             return gone
 
-    def _delete(
-        self, checkpoints: Mapping[str, str], runs: Collection[str] | None, unlinked: Sequence[Update], last: Collection[str]
-    ) -> None:
+    def _delete(self, checkpoints: Mapping[str, str], runs: Collection[str] | None, withdrawal: Withdrawal, last: Collection[str]) -> None:
         """Deletes the refs of checkpoints and moves the heads of runs off them; in two transactions where some go last."""
         heads = self._new_heads(checkpoints, runs)
         early = {name: oid for name, oid in checkpoints.items() if name not in last} if last else {}
         if early and len(early) < len(checkpoints):
             before = self._new_heads(early, runs)  # of those that lag behind
             self._turn_back(before)
-            self._refs.update([*unlinked, *before, *_deletions(early)])
-            checkpoints, unlinked = {name: oid for name, oid in checkpoints.items() if name in last}, ()
+            self._apply([*before, *_deletions(early)], withdrawal, early)
+            checkpoints = {name: oid for name, oid in checkpoints.items() if name in last}
             heads = self._new_heads(checkpoints, runs) if before else heads
         over = {head.ref.removeprefix(layout.RUNS) for head in heads if not head.new}
         self._turn_back(heads)
-        if unlinked or heads or checkpoints:
-            self._refs.update([*unlinked, *heads, *_deletions(checkpoints), *keys.of_runs(self._refs, self._objects, over)])
+        self._apply([*heads, *_deletions(checkpoints), *keys.of_runs(self._refs, self._objects, over)], withdrawal, checkpoints)
         for run in over:
             chains.forget(self._repository, run)
+
+    def _apply(self, updates: Sequence[Update], withdrawal: Withdrawal, checkpoints: Collection[str]) -> None:
+        """Applies the updates that delete some checkpoints after the notes have lost all that go, unless they have already.
+
+        Of very many, what becomes of the notes is worked out while git locks the refs, which takes as long, and the index forgets them
+        while it deletes these.
+        """
+        if len(updates) < MANY or self._repository.has_reftable or self._index.aside(tables.mark, (0, 0))[0] > MOST:
+            withdrawal.apply(self._refs.update, updates)
+            return
+        withdrawal.look()
+
+        with self._index.ahead() as forget:
+
+            def once_locked() -> Callable[[], None]:
+                withdrawal.apply(self._refs.update)
+                return partial(forget, checkpoints)
+
+            self._refs.update(updates, withdrawal.work_out, once_locked)
 
     def finish(self, ids: Collection[str] | None = None) -> None:
         """Lets go what checkpoints kept whose removal has begun, be it that somebody else was killed at it.
@@ -193,14 +219,13 @@ class Remover:
         """
         self.finish()
         with layout.turn(self._repository):
-            known = Known(self._index)
             ends.settle(
                 self._repository,
                 self._objects,
                 self._refs.update,
                 self._commits,
-                last=known.last(),
-                remember=known.keep_last,
+                last=self._known.last(),
+                remember=self._known.keep_last,
                 all_walked=all_walked,
             )
 
@@ -222,45 +247,6 @@ class Remover:
             found[layout.CHECKPOINTS] = {name: listed[name].oid for name in sorted(wanted)}
         return found
 
-    def _without_links(
-        self, gone: set[str], noted: Mapping[str, Sequence[str]] | None, instant: int, listed: Mapping[str, Entry] | None
-    ) -> list[Update]:
-        tip = self._notes.tip()
-        if not tip or not gone:
-            return []
-        entries = self._listed(Query(ids=list(gone))) if listed is None else listed.values()
-        if noted is None:
-            try:
-                noted = fenced(layout.CHECKPOINTS, Carried(self._notes, self._index))
-            except CkptError:
-                noted = self._notes.everything()
-        crowded = {commit for commit, lines in noted.items() if note.is_crowded(lines)}
-        own = {entry.git_sha for entry in entries if entry.git_sha}
-        carried = [
-            commit
-            for commit, lines in noted.items()
-            if any(note.link_id(line) in gone for line in lines) or (commit in crowded and {commit, *note.Note(lines).commits} & own)
-        ]
-
-        def remaining(commit: str, lines: list[str]) -> list[str]:
-            linked = self._linked(commit, lines, gone) if commit in crowded else []
-            return note.anew(commit, lines, linked) if linked else [line for line in lines if note.link_id(line) not in gone]
-
-        new_tip, derived = self._notes.edited(tip, [*own, *carried], remaining, instant)
-        self._objects.write(derived)
-        return [Update(layout.NOTES, new_tip, tip)] if new_tip != tip else []
-
-    def _linked(self, commit: str, lines: Sequence[str], gone: set[str]) -> list[tuple[str, str]]:
-        """Returns the line and the commit of each checkpoint that a note stands for which does not name them all, less those that go.
-
-        Those that wait are not among them: whoever writes them into the note counts them.
-        """
-        out = gone | {note.link_id(line) for line in links.waiting(self._repository).get(commit, ())}
-        listed = self._listed(Query(ids=[note.link_id(line) for line in note.Note(lines).links]))
-        commits = {commit, *note.commits(lines, (entry.git_sha for entry in listed))}
-        found = {entry.id: entry for entry in (*listed, *(entry for each in commits for entry in self._listed(Query(git_sha=each))))}
-        return [(note.link_line(one.id, one.phase, one.timestamp), one.git_sha) for one in found.values() if one.id not in out]
-
     def _headed_by(self, oids: Collection[str]) -> set[str]:
         """Returns the runs whose head is one of some documents."""
         return {ref.removeprefix(layout.RUNS) for ref, oid in self._refs.each(layout.RUNS) if oid in oids}
@@ -270,16 +256,6 @@ class Remover:
         for head in heads:
             if head.new:
                 disk.flush(*chains.turn_back(self._repository, head.ref.removeprefix(layout.RUNS), head.new))
-
-    def _listed(self, query: Query) -> Sequence[Entry]:
-        """Returns what the index has; nothing where it cannot be made, as what is to be removed may be the reason for that.
-
-        A head that was to move then goes: who reads the run takes the newest checkpoint that is left, and `verify --repair` puts it back.
-        """
-        try:
-            return fenced(layout.CHECKPOINTS, partial(self._index.select, query))
-        except CkptError:
-            return ()
 
     def _commits(self) -> set[str] | None:
         """Returns the commits that checkpoints need; None where that cannot be told."""
@@ -292,12 +268,12 @@ class Remover:
         """Returns the updates that move heads of runs off checkpoints that go."""
         updates = []
         if runs is None:
-            entries = self._listed(Query(ids=list(gone)))
+            entries = self._known.entries(Query(ids=list(gone)))
             runs = {entry.run for entry in entries if entry.run}
             if len(entries) < len(gone):  # where a document cannot be read, only the head tells whose it was
                 runs |= self._headed_by(set(gone.values()))
         newest: dict[str, str] = {}
-        for entry in self._listed(Query(runs=sorted(runs))) if runs else ():
+        for entry in self._known.entries(Query(runs=sorted(runs))) if runs else ():
             if entry.run and entry.id not in gone:
                 newest.setdefault(entry.run, entry.oid)
         for run in sorted(runs):

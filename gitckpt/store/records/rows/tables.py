@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import sqlite3
 import zlib
@@ -26,6 +27,9 @@ Revision = tuple[int, int]
 
 PATIENCE = 5.0
 """How long a locked file is waited for, in seconds."""
+
+_MANY = 1000
+"""For so many rows that go it is worth while to look how deep the trees are of which something is kept."""
 
 _DEPTHS = [0, 2, 4, 6]
 """How many digits of a commit lead to the trees of notes of which is kept that they are plain."""
@@ -68,13 +72,12 @@ _STORED = "SELECT id, oid FROM entry UNION ALL SELECT id, oid FROM problem"
 _GOING = "CREATE TEMP TABLE IF NOT EXISTS going (id BLOB PRIMARY KEY) WITHOUT ROWID"
 """The ids of rows that are about to go. With a statement for all of them, ten thousand take half of the time that one for each takes."""
 
-_NO_LONGER_PLAIN = f"""
+_NO_LONGER_PLAIN = """
 DELETE FROM plain WHERE path IN
-    (SELECT substr(lower(hex(git_sha)), 1, digits.value) FROM entry, json_each('{_DEPTHS}') AS digits WHERE entry.id IN going)
-"""  # noqa: S608 - fixed parts only
+    (SELECT lower(hex(substr(git_sha, 1, digits.value / 2))) FROM entry, json_each(?) AS digits WHERE entry.id IN going)
+"""
 _FORGET = (
     "UPDATE upkeep SET removals = removals + (SELECT COUNT(*) FROM entry WHERE id IN going)",
-    _NO_LONGER_PLAIN,
     "INSERT OR IGNORE INTO unranked SELECT run, sequence FROM entry WHERE id IN going AND run IS NOT NULL",
     "DELETE FROM entry WHERE id IN going",
     "UPDATE upkeep SET settled = MIN(settled, (SELECT IFNULL(MAX(rowid), 0) FROM entry))",
@@ -103,6 +106,15 @@ def connect(path: str) -> sqlite3.Connection:
         connection.close()
         raise
     return connection
+
+
+def begin_at_once(connection: sqlite3.Connection) -> None:
+    """Begins a transaction that writes; raises `sqlite3.OperationalError` where somebody else is at one, instead of waiting for that."""
+    connection.execute("PRAGMA busy_timeout = 0")
+    try:
+        connection.execute("BEGIN IMMEDIATE")
+    finally:
+        connection.execute(f"PRAGMA busy_timeout = {PATIENCE * 1000:.0f}")
 
 
 def noted(connection: sqlite3.Connection) -> dict[str, str]:
@@ -153,6 +165,10 @@ def forget(connection: sqlite3.Connection, gone: Collection[bytes]) -> None:
     if gone:
         connection.execute(_GOING)
         connection.executemany("INSERT OR IGNORE INTO going VALUES (?)", [(id_,) for id_ in gone])
+        depths = _DEPTHS
+        if len(gone) >= _MANY:
+            depths = [digits for (digits,) in connection.execute("SELECT DISTINCT length(path) FROM plain")]
+        connection.execute(_NO_LONGER_PLAIN, [json.dumps(depths)])
         for statement in _FORGET:
             connection.execute(statement)
 

@@ -6,8 +6,8 @@ import time
 
 from gitckpt.git.files import validity
 from gitckpt.git.files.packed import Packed
+from gitckpt.git.files.ref_files import plain
 from gitckpt.git.objects.encoding import oid_size
-from gitckpt.git.refs import plain
 from gitckpt.model import ids
 from gitckpt.model.values import dataclass
 from gitckpt.store.records import layout
