@@ -10,7 +10,7 @@ from pathlib import Path
 from tests.faults import promises
 from tests.faults.further_operations import FILE_OPERATIONS, RUN_OPERATIONS
 from tests.faults.operation import CKPT, Operation, Place
-from tests.power.scenarios import PROJECT, environment
+from tests.power.scenarios import AS_MANY, PROJECT, environment
 
 _HOOK = "import sys; sys.path.insert(0, sys.argv.pop(1)); from gitckpt.hook import run; run(sys.argv[1:])"
 _BASE = r"""
@@ -90,14 +90,18 @@ OPERATIONS = {
             again=("remove", "@ID"),
             again_codes=(0, 12),
         ),
-        Operation(
-            "expire",
-            [*CKPT, "expire", "--all", "--older-than", "0s", "--keep-last", "4"],
-            promises.removed,
-            'for n in 1 2 3; do echo "$n" >x; git ckpt --quiet save; done >"$BESIDE/newer"; git commit --quiet --amend --message other\n'
-            'git for-each-ref --format="%(refname:lstrip=2)" refs/checkpoints >"$BESIDE/all"\n'
-            'git ckpt list -n 4 | cut -f1 >"$BESIDE/kept"; grep -vFf "$BESIDE/kept" "$BESIDE/all" >"$BESIDE/doomed"; rm x',
-            again=("expire", "--all", "--older-than", "0s", "--keep-last", "4"),
+        *(
+            Operation(
+                name,
+                [*words, "expire", "--all", "--older-than", "0s", "--keep-last", "4"],
+                promises.removed,
+                'for n in 1 2 3; do echo "$n" >x; git ckpt --quiet save; done >"$BESIDE/newer"\n'
+                "git commit --quiet --amend --message other\n"
+                'git for-each-ref --format="%(refname:lstrip=2)" refs/checkpoints >"$BESIDE/all"\n'
+                'git ckpt list -n 4 | cut -f1 >"$BESIDE/kept"; grep -vFf "$BESIDE/kept" "$BESIDE/all" >"$BESIDE/doomed"; rm x',
+                again=("expire", "--all", "--older-than", "0s", "--keep-last", "4"),
+            )
+            for name, words in (("expire", CKPT), ("expire-many", (sys.executable, "-P", "-c", AS_MANY, "--quiet")))
         ),
         Operation(
             "restore",

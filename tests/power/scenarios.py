@@ -44,6 +44,9 @@ class Scenario:
     git_writes_notes: bool = False
 
 
+AS_MANY = "from gitckpt.store.records.removal import remover; remover.MANY = 2; from gitckpt.__main__ import main; main()"
+"""The command, which removes a few as it does a thousand: the notes change in a transaction within the one that deletes."""
+
 _EDIT = """
 for number in 1 2 3; do
     mkdir -p "deep/$number"
@@ -104,11 +107,14 @@ SCENARIOS = {
             f'{_SAVE}; git ckpt -q remove $(cat .git/first); echo "gone $(cat .git/first)"',
             f"{_EDIT} git ckpt -q save >.git/first; {_EDIT} git ckpt -q save >.git/second",
         ),
-        Scenario(
-            "expire",
-            'git ckpt -q expire --all --keep-last 1 --older-than 0s >.git/said; sed "s/^/gone /" .git/first; sed "s/^/ack /" .git/last',
-            f"for n in 1 2 3; do {_EDIT} git add .; git commit -qm $n; git ckpt -q save; done >.git/first; git pack-refs --all; "
-            "git commit -q --allow-empty -m end; git ckpt -q save >.git/last",
+        *(
+            Scenario(
+                name,
+                f'{words} expire --all --keep-last 1 --older-than 0s >.git/said; sed "s/^/gone /" .git/first; sed "s/^/ack /" .git/last',
+                f"for n in 1 2 3; do {_EDIT} git add .; git commit -qm $n; git ckpt -q save; done >.git/first; git pack-refs --all; "
+                "git commit -q --allow-empty -m end; git ckpt -q save >.git/last",
+            )
+            for name, words in (("expire", "git ckpt -q"), ("expire many", f'{sys.executable} -P -c "{AS_MANY}" -q'))
         ),
         Scenario(
             "import", "git ckpt -q import from | cut -f5 | sed 's/^/ack /'", f"mkdir from; cp {_SAMPLES}/*.json from; git ckpt -q save"
