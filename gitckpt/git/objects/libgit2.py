@@ -70,8 +70,9 @@ class Libgit2(Anchor):
 
     def read(self, oids: Sequence[str], most: int | None = budget.DOCUMENT.size) -> Iterator[tuple[str, bytes] | None]:
         """See `Objects.read`."""
+        stores = alternates.stores(self._top)
         for oid in oids:
-            if self._is_spoiled(oid):
+            if self._is_spoiled(oid, stores):
                 yield from (
                     (found[1], found[2]) if found is not None else None for found in self._repository.cat_file.contents([oid], most)
                 )
@@ -92,13 +93,16 @@ class Libgit2(Anchor):
         self._let_go()
         self._repo.free()
 
-    def _is_spoiled(self, oid: str) -> bool:
+    def _is_spoiled(self, oid: str, stores: Sequence[str]) -> bool:
         """Tells whether a loose object is cut off, as a power cut leaves it: libgit2 1.9 reads that for ever; git tells."""
         if oid in self._sound:
             return False
-        for top in alternates.stores(self._top):
+        for top in stores:
+            path = f"{top}/{oid[:2]}/{oid[2:]}"
+            if not os.path.exists(path):  # which takes a quarter of the time that `open` takes to find it out
+                continue
             try:
-                with open(os.path.join(top, oid[:2], oid[2:]), "rb", buffering=0) as file:
+                with open(path, "rb", buffering=0) as file:
                     if not _comes_to_its_end(file):
                         return True
             except OSError:  # it is not there, or libgit2 says what is wrong with it
