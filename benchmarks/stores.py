@@ -88,8 +88,12 @@ class Scratch:
         time.sleep(_SETTLED)
         return path
 
+    def put_aside(self, path: str) -> None:
+        """Takes a directory out of the way, until `clear`."""
+        os.rename(path, f"{path}~{os.urandom(4).hex()}")
+
     def clear(self) -> None:
-        """Deletes the copies."""
+        """Deletes the copies, and what was put aside."""
         for name in os.listdir(self.path):
             if "~" in name:
                 shutil.rmtree(os.path.join(self.path, name), ignore_errors=True)

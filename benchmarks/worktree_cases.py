@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
 import time
 from collections.abc import Iterator
@@ -54,9 +53,9 @@ def resume(scratch: Scratch, many: int) -> Iterator[Row]:
     places = [os.path.join(scratch.path, name) for name in ("resume-ours", "resume-theirs")]
 
     def clear() -> None:
-        for place in places:
-            shutil.rmtree(place, ignore_errors=True)
-            subprocess.run(["git", "worktree", "remove", "-f", "-f", place], cwd=path, stderr=subprocess.DEVNULL, check=False)
+        for place in filter(os.path.exists, places):
+            scratch.put_aside(place)
+        git(path, "worktree", "prune", "--expire=now")
         os.sync()
 
     ours = process([*CKPT, "-q", "resume", made, "--into", places[0]], path)
