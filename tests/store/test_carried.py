@@ -13,7 +13,7 @@ from gitckpt.model import ids
 from gitckpt.model.format import note
 from gitckpt.store.records import layout
 from gitckpt.store.records.entry import Query
-from gitckpt.store.records.removal import carried, ends
+from gitckpt.store.records.removal import carried, known
 from gitckpt.store.records.removal.carried import Carried
 from gitckpt.store.store import Store, inside
 from tests.conftest import Checkout
@@ -99,7 +99,7 @@ class Life:
 @pytest.mark.long(but=["0"], spare=[str(seed) for seed in range(15, 30)])
 @pytest.mark.parametrize("seed", range(30))
 def test_whatever_happens(make_store: MakeStore, main_checkout: Checkout, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ends, "MANY", 0)
+    monkeypatch.setattr(known, "MANY", 0)
     if seed % 2:  # trees of trees, which many notes are kept in
         monkeypatch.setattr(editor, "_SPLIT_ABOVE", {True: 2, False: 1})
         monkeypatch.setattr(carried, "_FLAT", seed % 3)
@@ -141,7 +141,7 @@ class TestWhatIsRead:
     def test_of_what_an_audit_has_seen_nothing_but_the_tip(
         self, plain: Store, main_checkout: Checkout, reads: list[str], monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(ends, "MANY", 0)
+        monkeypatch.setattr(known, "MANY", 0)
         assert plain.verify().findings == []
         reads.clear()
         assert (found(plain), reads) == ({}, [main_checkout.git("rev-parse", layout.NOTES)])

@@ -27,7 +27,7 @@ from gitckpt.store.audit import verification
 from gitckpt.store.checkpoints import Checkpoints
 from gitckpt.store.hooks import installation
 from gitckpt.store.records import abandoned, keep, layout
-from gitckpt.store.records.removal import ends
+from gitckpt.store.records.removal import ends, known
 from gitckpt.store.records.rows import tables
 from gitckpt.store.retention import maintenance
 from gitckpt.store.store import Store, inside
@@ -814,7 +814,7 @@ class TestVeryMany:
     @pytest.fixture
     def walks(self, plain: Store, main_checkout: Checkout, monkeypatch: pytest.MonkeyPatch) -> list[int]:
         """How often all is walked from here on, in a repository whose refs are as they should be."""
-        monkeypatch.setattr(ends, "MANY", 0)
+        monkeypatch.setattr(known, "MANY", 0)
         for _ in range(3):
             main_checkout.commit()
             plain.record("a-complete", {})
@@ -927,6 +927,31 @@ class TestVeryMany:
         self.settle(plain, main_checkout)
         assert (kept(main_checkout), walks) == (before, [])
 
+    def test_what_comes_meanwhile_is_kept(
+        self, plain: Store, main_checkout: Checkout, walks: list[int], make_store: MakeStore, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Another process records on a commit that no other checkpoint needs, while its ref is still there, and about to go."""
+        inside(plain).remove([plain.list()[0].id], settled=False)
+        refs, head = inside(plain).refs, main_checkout.head()
+        update = refs.update
+        made: list[str | None] = []
+
+        def outrun(updates: list[Update], *steps: Callable[[], None]) -> None:
+            if not made and any(each.ref == layout.KEEP + head and not each.new for each in updates):
+                with make_store(main_checkout) as other:
+                    made.append(other.record("meanwhile", {}).git_sha)
+            update(updates, *steps)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(refs, "update", outrun)
+            patch.setattr(layout, "turn", lambda *_: contextlib.nullcontext(enter_result=False))
+            age(main_checkout)
+            inside(plain).remover().settle(all_walked=True)
+        assert (made, walks) == ([head], [])
+        assert lost(main_checkout) == set()
+        self.settle(plain, main_checkout)
+        assert walks == []
+
     def test_nothing_is_kept_where_a_row_was_removed_meanwhile(self, plain: Store, walks: list[int]) -> None:
         """The next row may get its number, and nobody would look at its commit."""
         index = inside(plain).index
@@ -971,7 +996,7 @@ class TestVeryMany:
 def test_no_linked_commit_is_ever_lost(
     main_checkout: Checkout, seed: int, many: int, pytestconfig: pytest.Config, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(ends, "MANY", many)
+    monkeypatch.setattr(known, "MANY", many)
     is_long = pytestconfig.getoption("--long")
     work = Work(main_checkout, int.from_bytes(os.urandom(4)) if is_long else seed)
     done = []

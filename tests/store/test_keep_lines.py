@@ -18,7 +18,7 @@ from gitckpt.model.errors import CkptError
 from gitckpt.store.records import keep
 from gitckpt.store.records.keep import Line
 from gitckpt.store.records.layout import KEEP
-from gitckpt.store.records.removal import ends
+from gitckpt.store.records.removal import ends, known
 from gitckpt.store.store import Store, inside
 from tests.conftest import Checkout
 from tests.store.conftest import MakeStore
@@ -464,10 +464,10 @@ class TestSorting:
 class TestSettling:
     """Refs move down to the newest commits that are needed; what is young, locked, or of a history that is damaged stays."""
 
-    @pytest.fixture(autouse=True, params=[ends.MANY, 0], ids=["few", "many"])
+    @pytest.fixture(autouse=True, params=[known.MANY, 0], ids=["few", "many"])
     def walked(self, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
         """All is walked, or only what may have changed."""
-        monkeypatch.setattr(ends, "MANY", request.param)
+        monkeypatch.setattr(known, "MANY", request.param)
 
     def settle(self, store: Store, *needed: set[str] | None) -> list[list[Said]]:
         """Lets each look at what is needed find another thing; returns what was done."""

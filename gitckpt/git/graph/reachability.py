@@ -31,13 +31,13 @@ def newest(git: Git, commits: Collection[str]) -> set[str]:
     return _walk(git, [f"{commit}^!" for commit in commits]) if commits else set()
 
 
-def between(git: Git, commits: Collection[str], above: Iterable[str], below: Iterable[str]) -> set[str]:
-    """Returns those of some commits to which one of those above leads, and none of those below; each leads to itself.
+def between(git: Git, above: Iterable[str], below: Iterable[str]) -> set[str]:
+    """Returns the commits to which one of those above leads, and none of those below; each leads to itself.
 
     Raises:
         GitError: git cannot walk the history.
     """
-    return _walk(git, chain(above, (f"^{commit}" for commit in below))).intersection(commits)
+    return _walk(git, chain(above, (f"^{commit}" for commit in below)))
 
 
 def beyond(git: Git, commits: Collection[str], tips: Collection[str]) -> set[str]:

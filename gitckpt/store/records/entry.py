@@ -167,6 +167,11 @@ WHERE git_sha IN (SELECT {OID_BYTES}(value) FROM json_each(?)) ORDER BY time, id
 """  # noqa: S608 - fixed parts only
 """Asks for what links the checkpoints of some commits to these, the oldest first."""
 
+LINKED_AMONG = f"""
+SELECT NULL FROM problem UNION ALL SELECT git_sha FROM entry WHERE git_sha IN (SELECT {OID_BYTES}(value) FROM json_each(?))
+"""  # noqa: S608 - fixed parts only
+"""Asks which of some commits checkpoints are linked to, and for NULL where one cannot be read."""
+
 LINKED_BELOW = f"""
 SELECT git_sha, entry.id, phase, timestamp, time FROM json_each(?) AS start CROSS JOIN entry
 WHERE git_sha > {OID_BYTES}(start.value) AND git_sha <= {OID_BYTES}(start.value || '{"f" * 64}')

@@ -94,6 +94,11 @@ class Index:
         found = self._ask(question, [size], take=lambda rows: {oid and oid.hex() for (oid,) in rows})
         return None if None in found else found
 
+    def linked_among(self, commits: Collection[str]) -> set[str] | None:
+        """Returns those of some commits that checkpoints are linked to; None as for `commits`."""
+        found = self._ask(entry.LINKED_AMONG, [json.dumps(list(commits))], take=lambda rows: {oid and oid.hex() for (oid,) in rows})
+        return None if None in found else found
+
     def run_rows(self) -> list[tuple[Any, ...]]:
         """Returns a row for each run, the one with the newest checkpoint first.
 

@@ -9,9 +9,9 @@ from gitckpt.git.files import atomic, premises
 from gitckpt.git.files.reader import cuts
 from gitckpt.git.process import GitError
 from gitckpt.git.refs import Update
-from gitckpt.model.values import dataclass
 from gitckpt.store.records import keep, layout
 from gitckpt.store.records.layout import KEEP
+from gitckpt.store.records.removal.known import NEVER, are_many
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -21,31 +21,10 @@ if TYPE_CHECKING:
     from gitckpt.git.objects.port import Objects
     from gitckpt.git.repository import Repository
     from gitckpt.store.records.keep import Apply
-    from gitckpt.store.records.rows.tables import Revision
-
-MANY = 20_000
-"""Of more commits than this, only what may have changed is walked."""
+    from gitckpt.store.records.removal.known import Known, Last
 
 _PATIENCE = 60.0
 """In seconds: so long names are looked at. Git names a million commits in ten, and tomorrow is another maintenance."""
-
-
-@dataclass(frozen=True, slots=True)
-class Last:
-    """How it was when the refs were put right last.
-
-    Attributes:
-        lines: the commits that had refs; None where that is not known.
-        new: commits that checkpoints need which have come since.
-        mark: tells how far that is.
-    """
-
-    lines: Collection[str] | None
-    new: AbstractSet[str]
-    mark: Revision
-
-
-NEVER = Last(None, frozenset(), (-1, -1))
 
 
 def settle(
@@ -54,8 +33,7 @@ def settle(
     apply: Apply,
     needed: Callable[[], Collection[str] | None],
     *,
-    last: Last = NEVER,
-    remember: Callable[[Collection[str], Revision], object] = lambda _lines, _mark: None,
+    known: Known | None = None,
     all_walked: bool = True,
 ) -> None:
     """Moves the refs down to the newest commits that checkpoints need, and drops those that others reach.
@@ -65,9 +43,8 @@ def settle(
     Args:
         apply: applies updates in one transaction.
         needed: returns the commits that checkpoints need now, by full names; None where that is not known.
-        last: how it was when this was done last.
-        remember: is told the lines as they are in the end, and the mark of `last`, for the next time; not where there are few commits, or
-            what they lead to has not been walked.
+        known: how it was when this was done last, so that of very many commits not all have to be gone through. It is told how it is in the
+            end; not where there are few, or what they lead to has not been walked.
         all_walked: whether all commits are walked where it is not known how it was, or history may have been cut off since (`git fetch
             --depth`). That takes ten seconds of a million; without it, refs go and move, and a commit whose ref somebody has taken, or to
             which none leads any more, gets none.
@@ -80,12 +57,19 @@ def settle(
     from gitckpt.git.graph import reachability
 
     kept = {oid: value for oid, value in listed.items() if oid not in symbolic and keep.is_right(repository, oid, value)}
-    before = needed()
-    wanted = set(kept if before is None else before)
-    # One whose commit is gone belongs to nothing that is being written, and no gc succeeds as long as it is there.
-    wanted |= {oid for oid in kept if keep.is_young(repository, KEEP + oid) and repository.cat_file.info(oid) is not None}
+    young = {oid for oid in kept if keep.is_young(repository, KEEP + oid) and repository.cat_file.info(oid) is not None}
+    last, before = NEVER if known is None else known.last(), None
     try:
-        newest = _ends(repository, wanted, kept, listed, last, all_walked=all_walked)
+        moved = None
+        if known is not None and not (all_walked and cuts(repository)):
+            moved = _moved(repository, {*kept}, {*listed}, young, known=known, last=last)
+        if moved is not None:
+            wanted, newest = moved
+        else:
+            before = needed()
+            # One whose commit is gone belongs to nothing that is being written, and no gc succeeds as long as it is there.
+            wanted = young.union(kept if before is None else before)
+            newest = _ends(repository, wanted, kept, listed, last, all_walked=all_walked)
     except GitError:
         return
     values = keep.give(repository, objects, apply, {oid: listed.get(oid, "") for oid in newest}, tips, symbolic=symbolic)
@@ -96,11 +80,40 @@ def settle(
         there = [Update(KEEP + oid, value, value) for oid, value in values.items()]
         apply([*there, *(Update(KEEP + oid, "", kept[oid]) for oid in gone)])
         # What came while we looked: its ref was there when it was recorded, and we have taken it.
-        came = {oid for oid in needed() or () if keep.may_name(repository, oid)} - wanted
+        now = needed() if moved is None or known is None else known.last().new - last.new
+        came = {oid for oid in now or () if keep.may_name(repository, oid)} - wanted
         lost = reachability.outside(repository.git, came, newest)
         keep.give(repository, objects, apply, {oid: keep.value_of(repository, KEEP + oid) for oid in lost}, tips, symbolic=symbolic)
-    if before is not None and len(wanted) > MANY and (all_walked or last.lines is not None):
-        remember({*values, *kept}.difference(gone), last.mark)
+    is_known = moved is not None or (before is not None and are_many(len(wanted)) and (all_walked or last.lines is not None))
+    if known is not None and is_known:
+        known.keep_last({*values, *kept}.difference(gone), last.mark)
+
+
+def _moved(
+    repository: Repository, kept: AbstractSet[str], listed: AbstractSet[str], young: AbstractSet[str], *, known: Known, last: Last
+) -> tuple[set[str], set[str]] | None:
+    """Returns what `_ends` does where it is known how it was, before it those of the commits that checkpoints need which were looked at.
+
+    Args:
+        young: those whose refs may belong to a checkpoint that is being written.
+
+    Returns:
+        None where there are few commits, or all have to be gone through.
+
+    Raises:
+        GitError: git cannot walk the history.
+    """
+    from gitckpt.git.graph import reachability
+
+    needed = known.among(kept) if last.lines is not None and are_many(last.count) else None
+    if needed is None:
+        return None
+    staying = needed | young
+    others = {*listed, *(last.lines or ())} - staying
+    if len(set(repository.cat_file.known(sorted(others | staying)))) < len(others | staying):
+        return None
+    lost = known.among(reachability.between(repository.git, (others | last.new) - staying, staying))
+    return None if lost is None else (staying | lost, reachability.newest(repository.git, staying | lost))
 
 
 def _ends(
@@ -123,14 +136,14 @@ def _ends(
     """
     from gitckpt.git.graph import reachability
 
-    if len(wanted) > MANY:
+    if are_many(len(wanted)):
         staying = wanted.intersection(kept)
         others = {*listed, *(last.lines or ())} - staying
         is_unknown = all_walked and (last.lines is None or bool(cuts(repository)))
         if is_unknown or len(set(repository.cat_file.known(sorted(others | staying)))) < len(others | staying):
             lost = reachability.beyond(repository.git, wanted, staying)
         else:
-            lost = reachability.between(repository.git, wanted, (others | last.new) - staying, staying)
+            lost = reachability.between(repository.git, (others | last.new) - staying, staying) & wanted
         wanted = staying | lost
     return reachability.newest(repository.git, wanted)
 

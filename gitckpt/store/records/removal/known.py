@@ -9,18 +9,46 @@ from functools import partial
 
 from gitckpt.model.errors import CkptError
 from gitckpt.model.readers.fence import fenced
+from gitckpt.model.values import dataclass
 from gitckpt.store.records import layout
 from gitckpt.store.records.index import Index
-from gitckpt.store.records.removal import ends
-from gitckpt.store.records.removal.ends import NEVER, Last
 from gitckpt.store.records.rows import tables
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
+    from collections.abc import Set as AbstractSet
 
     from gitckpt.store.records.entry import Entry, Query
     from gitckpt.store.records.rows.tables import Revision
+
+MANY = 20_000
+"""Of more commits than this, only what may have changed is walked, or asked for."""
+
+
+@dataclass(frozen=True, slots=True)
+class Last:
+    """How it was when the refs were put right last.
+
+    Attributes:
+        lines: the commits that had refs; None where that is not known.
+        new: commits that checkpoints need which have come since.
+        mark: tells how far that is.
+        count: how many checkpoints there are now.
+    """
+
+    lines: Collection[str] | None
+    new: AbstractSet[str]
+    mark: Revision
+    count: int = 0
+
+
+NEVER = Last(None, frozenset(), (-1, -1))
+
+
+def are_many(commits: int) -> bool:
+    """Tells whether there are so many commits that not all are to be gone through each time."""
+    return commits > MANY
 
 
 class Known:
@@ -58,7 +86,14 @@ class Known:
         """Returns how it was when the refs that keep commits were put right last."""
         if not self._is_current():
             return NEVER
-        return self._index.aside(lambda connection: Last(*tables.settled(connection)), NEVER)
+        return self._index.aside(lambda connection: Last(*tables.settled(connection), tables.count(connection)), NEVER)
+
+    def among(self, commits: Collection[str]) -> set[str] | None:
+        """Returns those of some commits that checkpoints need; None where that cannot be told."""
+        try:
+            return fenced(layout.CHECKPOINTS, partial(self._index.linked_among, commits))
+        except CkptError:
+            return None
 
     def keep_last(self, lines: Collection[str], mark: Revision) -> None:
         """Keeps which lines of history are kept, for the rows that `mark` stands for."""
@@ -73,7 +108,7 @@ class Known:
         mark = self._index.aside(tables.mark, nowhere) if self._is_current() else nowhere
 
         def found(lines: Collection[str], plain: Mapping[str, str]) -> None:
-            if mark != nowhere and mark[0] > ends.MANY:
+            if mark != nowhere and mark[0] > MANY:
                 self.keep_last(lines, mark)
                 self.keep_plain(plain, mark[1])
 

@@ -224,8 +224,7 @@ class Remover:
                 self._objects,
                 self._refs.update,
                 self._commits,
-                last=self._known.last(),
-                remember=self._known.keep_last,
+                known=self._known,
                 all_walked=all_walked,
             )
 

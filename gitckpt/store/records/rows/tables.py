@@ -207,6 +207,12 @@ def settled(connection: sqlite3.Connection) -> tuple[set[str] | None, set[str], 
         return lines, {oid.hex() for (oid,) in since}, (last, removals)
 
 
+def count(connection: sqlite3.Connection) -> int:
+    """Returns how many rows of valid documents there are."""
+    (found,) = connection.execute("SELECT COUNT(*) FROM entry").fetchone()
+    return int(found)
+
+
 def keep_settled(connection: sqlite3.Connection, lines: Iterable[str], mark: Revision) -> None:
     """Keeps which lines of history are kept, for the rows as far as `settled` has said; not where some of these may be others by now."""
     last, removals = mark
