@@ -361,6 +361,15 @@ class TestAhead:
         other.close()
         assert [one.id for one in three.list()] == [nth(3), nth(2)]
 
+    @pytest.mark.parametrize("names", [[1], [2], [1, 2]])
+    def test_a_second_try_ends_the_first(self, three: Store, main_checkout: Checkout, names: list[int]) -> None:
+        """As where a git was killed, and another one does what it has left."""
+        with inside(three).index.ahead() as forget:
+            forget([nth(1)])
+            forget([nth(1), nth(2)])
+            self.delete(main_checkout, *map(nth, names))
+        assert {one.id for one in three.list()} == {nth(number) for number in (1, 2, 3) if number not in names}
+
     def test_what_is_asked_in_between_is_answered_by_the_refs(self, three: Store, main_checkout: Checkout) -> None:
         with inside(three).index.ahead() as forget:
             forget([nth(1)])

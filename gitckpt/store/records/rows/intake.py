@@ -102,6 +102,7 @@ class Intake:
         Raises:
             sqlite3.DatabaseError: somebody else writes, or the file cannot be written; all rows are there.
         """
+        self.conclude(connection)
         expected = frozenset(map(ids.to_bytes, gone))
         try:
             tables.begin_at_once(connection)
