@@ -343,6 +343,14 @@ class TestAhead:
             self.delete(main_checkout, *map(nth, names))
         assert {one.id for one in three.list()} == {nth(number) for number in (1, 2, 3) if number not in names}
 
+    @pytest.mark.parametrize("names", [[1, 2], [1]])
+    def test_they_are_told_once_more_where_git_was_killed_at_it(self, three: Store, main_checkout: Checkout, names: list[int]) -> None:
+        with inside(three).index.ahead() as forget:
+            forget([nth(1), nth(2)])
+            forget([nth(1), nth(2)])
+            self.delete(main_checkout, *map(nth, names))
+        assert {one.id for one in three.list()} == {nth(number) for number in (1, 2, 3) if number not in names}
+
     def test_another_process_sees_all_until_then(self, three: Store, main_checkout: Checkout, make_store: MakeStore) -> None:
         other = make_store(main_checkout)
         with inside(three).index.ahead() as forget:

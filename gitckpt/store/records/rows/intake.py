@@ -93,7 +93,8 @@ class Intake:
     def expect(self, connection: sqlite3.Connection, gone: Collection[str]) -> None:
         """Has the rows of checkpoints go whose refs are being deleted just now, while git is at it.
 
-        Nobody sees it: they go for good once their refs were found to be gone (`conclude`), with all else that has changed.
+        Nobody sees it: they go for good once their refs were found to be gone (`conclude`), with all else that has changed. What was
+        expected before, and is still open, as where git was killed at it, has not happened.
 
         Args:
             connection: to the index.
@@ -104,11 +105,14 @@ class Intake:
         """
         self.conclude(connection)
         expected = frozenset(map(ids.to_bytes, gone))
+        self._expected = None
+        connection.rollback()
         try:
             tables.begin_at_once(connection)
             tables.forget(connection, expected)
             self._expected = expected
         except BaseException:
+            self._expected = None  # an interrupt comes wherever it likes
             connection.rollback()
             raise
 
