@@ -443,6 +443,27 @@ class TestInPlace:
             assert uniform(encode_tree(other), b"100644", 38, "sha1") is None
 
 
+    @pytest.mark.parametrize("count", [2, 40, 300])
+    def test_names_that_are_in_no_order_are_found_as_git_finds_them(self, book: Book, count: int) -> None:
+        wanted = many(count)
+        book.change(wanted)
+        root = book.notes._tree_of(book.notes.tip())
+
+        def turned_round(tree: str) -> str:
+            data = b""
+            for name, (mode, oid) in reversed(book.notes._entries(tree).items()):
+                data += b"%s %s\0%s" % (mode, name, bytes.fromhex(turned_round(oid) if mode == b"40000" else oid))
+            return book.objects.write([("tree", data)])[0]
+
+        book.checkout.git("update-ref", REF, book.checkout.git("commit-tree", "-m", "as nobody makes it", turned_round(root)))
+        assert book.as_git_reads_it() == wanted
+        assert book.notes.lines([*wanted]) == wanted
+        gone = sorted(wanted)[:: max(count // 20, 1)]
+        book.change({name: [] for name in gone} | {commit_name(count + 1): ["new"]})
+        left = {name: lines for name, lines in wanted.items() if name not in gone}
+        assert book.as_git_reads_it() == left | {commit_name(count + 1): ["new"]}
+
+
 NAMES = st.integers(0, 255).map(lambda number: b"%02x" % number)
 
 

@@ -171,13 +171,19 @@ class Uniform:
         found = {text[at + start : at + stop]: oids[2 * (at + stop + 1) : 2 * (at + stride)] for at in places}
         return found if len(found) == len(places) else None
 
-    def oids_of(self, names: Sequence[bytes]) -> list[str]:
-        """Returns the oid of each of some names, which are in order; "" for one that is not there."""
+    def oids_of(self, names: Sequence[bytes]) -> list[str] | None:
+        """Returns the oid of each of some names, which are in order; "" for one that is not there.
+
+        None where those in the tree are not: git makes no such tree, and reads every one.
+        """
+        there = [self.content[at + self._start : at + self._stop] for at in range(0, len(self.content), self._stride)]
+        if not all(map(bytes.__lt__, there, there[1:])):
+            return None
         stop, stride = self._stop + 1, self._stride
         return [self.content[at + stop : at + stride].hex() if is_there else "" for at, is_there in self._places(names)]
 
     def with_oids(self, oids: Mapping[bytes, str]) -> bytes:
-        """Returns the content of this tree with other oids for some names, which are in order; one whose oid is "" goes."""
+        """Returns the content of this tree with other oids for some names; one whose oid is "" goes. All are in order: see `oids_of`."""
         parts, end = [], 0
         for (name, oid), (at, is_there) in zip(oids.items(), self._places(oids), strict=True):
             parts.append(self.content[end:at])
