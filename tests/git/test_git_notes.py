@@ -442,7 +442,6 @@ class TestInPlace:
         ):
             assert uniform(encode_tree(other), b"100644", 38, "sha1") is None
 
-
     @pytest.mark.parametrize("count", [2, 40, 300])
     def test_names_that_are_in_no_order_are_found_as_git_finds_them(self, book: Book, count: int) -> None:
         wanted = many(count)
