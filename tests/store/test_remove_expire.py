@@ -12,6 +12,7 @@ from gitckpt.git.refs import LockHeld
 from gitckpt.model import times
 from gitckpt.model.policy import DAY, Policy
 from gitckpt.store.records import layout
+from gitckpt.store.records.removal import remover
 from gitckpt.store.retention.expiry import expire_alone
 from gitckpt.store.store import Store, inside
 from tests.conftest import Checkout, Clock, Ids
@@ -314,6 +315,28 @@ class TestExpire:
         expire_alone(inside(plain), Policy(keep_last=0), progress=progress)
         assert main_checkout.refs("refs/checkpoints") == {}
         assert list(notes(main_checkout).values()) == [[ids[1]]]  # whoever took its ref left its link, which is for `verify`
+
+    @pytest.mark.parametrize("many", [1, 1000])
+    def test_what_git_carries_over_while_it_is_decided(
+        self, plain: Store, main_checkout: Checkout, clock: Clock, monkeypatch: pytest.MonkeyPatch, many: int
+    ) -> None:
+        monkeypatch.setattr(remover, "MANY", many)
+        old = main_checkout.head()
+        plain.record("commit-complete", trigger="post-commit")
+        clock.instant += 10 * DAY  # old enough for it to matter whether its commit was rewritten, so notes are read to decide
+        plain.record("commit-complete", trigger="post-commit")
+        clock.instant += 25 * DAY
+        plain.record("commit-complete", trigger="post-commit")
+        inside(plain).write_links()
+        new = main_checkout.git("commit-tree", "-m", "amended", "HEAD^{tree}")
+
+        def progress(said: str) -> None:
+            if said == "removing 1 checkpoints":
+                main_checkout.git("notes", "--ref=checkpoints", "copy", old, new)
+
+        gone = expire_alone(inside(plain), Policy(keep_last=0), progress=progress)
+        assert [entry.id for entry, _ in gone] == [nth(1)]
+        assert notes(main_checkout) == {commit: [nth(2), nth(3)] for commit in (old, new)}
 
     def test_git_is_asked_once_for_what_takes_long(
         self, make_store: MakeStore, main_checkout: Checkout, clock: Clock, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -29,7 +29,7 @@ _FLAT, _TREES = 512, 100
 
 
 class Carried:
-    """The notes that are not plain, read once, when they are needed.
+    """The notes that are not plain, read when they are needed, and once more only where they have changed since.
 
     Args:
         notes: reads them, and is for whoever changes them as well.
@@ -39,12 +39,15 @@ class Carried:
     def __init__(self, notes: Notes, index: Index) -> None:
         self.notes = notes
         self._index = index
-        self._found: dict[str, list[str]] | None = None
+        self._found: dict[str, list[str]] = {}
+        self._tip: str | None = None
 
     def __call__(self) -> dict[str, list[str]]:
         """Returns the lines of each, by commit."""
-        if self._found is None:
+        tip = self.notes.tip()
+        if tip != self._tip:  # git may have carried a note over since
             self._found = self._look()
+            self._tip = tip
         return self._found
 
     def _look(self) -> dict[str, list[str]]:
