@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from gitckpt.git import lock
 from gitckpt.git.refs import LockHeld, RefMoved, Update
 from gitckpt.model.errors import RepositoryError
 from gitckpt.model.values import replace
@@ -205,7 +206,7 @@ class TestOfMany:
             return {}
 
         assert remove(plain, TWO, THREE, noted=noted) == 2
-        assert locks == [Path()]
+        assert set(locks) == {Path()}
 
     def test_where_one_is_not_as_it_was_all_is_looked_at_again(
         self, plain: Store, main_checkout: Checkout, before: dict[str, str], done: list[list[Said]]
@@ -304,6 +305,18 @@ class TestWhatIsKnownAlready:
         other = {name: replace(each, oid="1" * 40) for name, each in listed(plain).items()}
         assert remove(plain, THREE, listed=other) == 1
         assert set(before) - set(main_checkout.refs()) == {f"refs/checkpoints/{THREE}", f"refs/ckpt/trees/{THREE}"}
+
+    def test_notes_are_read_before_anybody_has_to_wait(self, plain: Store, main_checkout: Checkout, before: dict[str, str]) -> None:
+        waiting: list[bool] = []
+
+        def noted() -> dict[str, list[str]]:
+            waiting.append(lock.is_ours(os.path.join(inside(plain).repository.private_dir, layout.WRITE_LOCK)))
+            return {}
+
+        assert remove(plain, TWO, THREE, noted=noted) == 2
+        assert waiting[0] is False
+        assert remove(plain, noted=noted) == 0
+        assert len(waiting) == 2
 
     def test_notes_that_were_read_are_not_read_again(self, plain: Store, main_checkout: Checkout, before: dict[str, str]) -> None:
         commit = main_checkout.head()

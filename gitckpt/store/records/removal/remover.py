@@ -113,6 +113,8 @@ class Remover:
         wanted = {name for name in ids if not layout.is_foreign(layout.CHECKPOINTS + name)}
         deadline = time.monotonic() + PATIENCE
         gone = 0
+        if wanted and noted is not None:
+            noted()  # all notes may have to be read, the first time, and whoever commits meanwhile would wait for the lock of writers
         while True:
             there = self._existing(wanted, listed)
             checkpoints = there[layout.CHECKPOINTS]
