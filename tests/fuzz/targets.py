@@ -169,9 +169,7 @@ def read_tree(data: bytes) -> None:
             tree = uniform(data, mode, 2, object_format)
             if tree is not None:
                 tree.oids()
-                oids = tree.oids_of([b"00", b"ab"])
-                if oids is not None:
-                    tree.with_oids(dict(zip((b"00", b"ab"), oids, strict=True)))
+                tree.with_oids(dict(zip((b"00", b"ab"), tree.oids_of([b"00", b"ab"]), strict=True)))
 
 
 def read_notes(data: bytes) -> None:

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from gitckpt.git.notes.editor import Notes
 from gitckpt.git.notes.reader import LONGEST, NotesReader
 from gitckpt.git.objects.adapters import open_objects
-from gitckpt.git.objects.encoding import MalformedTree, decode_tree, encode_tree, uniform
+from gitckpt.git.objects.encoding import MalformedTree, Uniform, decode_tree, encode_tree, uniform
 from gitckpt.git.refs import RefMoved, Refs, Update
 from gitckpt.git.repository import Repository, discover
 from tests.conftest import Checkout, examples
@@ -462,6 +462,19 @@ class TestInPlace:
         left = {name: lines for name, lines in wanted.items() if name not in gone}
         assert book.as_git_reads_it() == left | {commit_name(count + 1): ["new"]}
 
+    @pytest.mark.parametrize("is_ordered", [True, False])
+    def test_of_a_tree_with_one_name_twice_nothing_is_lost(self, book: Book, is_ordered: bool) -> None:
+        wanted = many(20)
+        book.change(wanted)
+        entries = [*book.notes._entries(book.notes._tree_of(book.notes.tip())).items()]
+        data = b"".join(b"%s %s\0%s" % (mode, name, bytes.fromhex(oid)) for name, (mode, oid) in entries for _ in range(2))
+        data = data if is_ordered else data[68:] + data[:68]
+        book.checkout.git(
+            "update-ref", REF, book.checkout.git("commit-tree", "-m", "as nobody makes it", book.objects.write([("tree", data)])[0])
+        )
+        book.change({commit_name(99): ["new"]})
+        assert book.as_git_reads_it() == wanted | {commit_name(99): ["new"]}
+
 
 NAMES = st.integers(0, 255).map(lambda number: b"%02x" % number)
 
@@ -478,6 +491,34 @@ def test_other_oids_are_where_they_belong(there: dict[bytes, str], changes: dict
     assert tree.oids_of(list(ordered)) == [there.get(name, "") for name in ordered]
     after = {name: (b"100644", oid) for name, oid in (there | changes).items() if oid}
     assert tree.with_oids(ordered) == encode_tree(after)
+
+
+@settings(max_examples=examples(300))
+@given(
+    there=st.lists(st.tuples(NAMES, st.binary(min_size=20, max_size=20).map(bytes.hex)), max_size=9),
+    changes=st.dictionaries(NAMES, st.just("") | st.binary(min_size=20, max_size=20).map(bytes.hex), max_size=9),
+)
+def test_of_names_in_no_order_each_is_found_and_the_others_stay(there: list[tuple[bytes, str]], changes: dict[bytes, str]) -> None:
+    def tree(entries: list[tuple[bytes, str]]) -> Uniform:
+        found = uniform(b"".join(b"100644 %s\0%s" % (name, bytes.fromhex(oid)) for name, oid in entries), b"100644", 2, "sha1")
+        assert found is not None
+        return found
+
+    ordered = dict(sorted((changes | dict.fromkeys([name for name, _ in there[:3]], "")).items()))
+    first = dict(reversed(there))
+    assert tree(there).oids_of(list(ordered)) == [first.get(name, "") for name in ordered]
+    left, rest = [], dict(ordered)
+    for name, oid in there:
+        left.append((name, rest.pop(name, oid)))
+    expected = [each for each in left if each[1]] + [(name, oid) for name, oid in rest.items() if oid]
+    names = [name for name, _ in there]
+    after = tree(there).with_oids(ordered)
+    if names == sorted(names):
+        assert sorted(after[at : at + 30] for at in range(0, len(after), 30)) == sorted(
+            b"100644 %s\0%s" % (n, bytes.fromhex(o)) for n, o in expected
+        )
+    else:
+        assert after == tree(expected).content
 
 
 def alike(tree: bytes, object_format: str) -> dict[str, str] | None:

@@ -151,18 +151,16 @@ class Notes(NotesReader):
             below: dict[bytes, list[tuple[str, str]]] = {}
             for rest, commit in wanted:
                 below.setdefault(rest[:2].encode(), []).append((rest[2:], commit))
-            found = parts.oids_of([*below])
-            if found is None or "" in found:
+            trees = dict(zip(below, parts.oids_of([*below]), strict=True))
+            if "" in trees.values():
                 return None
-            trees = dict(zip(below, found, strict=True))
             return parts.with_oids({name: self._edit_tree(tree, below[name], change) for name, tree in trees.items()})
         rest, commit = wanted[0]
         notes = uniform(data, FILE, len(rest), self._format)
-        names = [rest.encode() for rest, _ in wanted]
-        oids = notes.oids_of(names) if notes is not None else None
-        if notes is None or oids is None:
+        if notes is None:
             return None
-        blobs = dict(zip(names, oids, strict=True))
+        names = [rest.encode() for rest, _ in wanted]
+        blobs = dict(zip(names, notes.oids_of(names), strict=True))
         if len(notes) + sum(not blob for blob in blobs.values()) > _SPLIT_ABOVE[len(rest) == len(commit)]:
             return None
         return notes.with_oids(self._changed(blobs, [commit for _, commit in wanted], change))

@@ -244,7 +244,7 @@ class NotesReader:
             return None if oids is None else ((prefix + name, oid) for name, oid in oids.items())
         commits = _below(prefix, only)
         blobs = notes.oids_of([commit[len(prefix) :].encode() for commit in commits])
-        return None if blobs is None else ((commit, oid) for commit, oid in zip(commits, blobs, strict=True) if oid)
+        return ((commit, oid) for commit, oid in zip(commits, blobs, strict=True) if oid)
 
     def _decoded(self, found: tuple[str, bytes] | None) -> Entries:
         """Returns the entries of a tree; none where it is malformed, missing, or none: notes are derived, and made anew."""

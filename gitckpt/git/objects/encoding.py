@@ -171,21 +171,16 @@ class Uniform:
         found = {text[at + start : at + stop]: oids[2 * (at + stop + 1) : 2 * (at + stride)] for at in places}
         return found if len(found) == len(places) else None
 
-    def oids_of(self, names: Sequence[bytes]) -> list[str] | None:
-        """Returns the oid of each of some names, which are in order; "" for one that is not there.
-
-        None where those in the tree are not: git makes no such tree, and reads every one.
-        """
-        there = [self.content[at + self._start : at + self._stop] for at in range(0, len(self.content), self._stride)]
-        if not all(map(bytes.__lt__, there, there[1:])):
-            return None
+    def oids_of(self, names: Sequence[bytes]) -> list[str]:
+        """Returns the oid of each of some names, which are in order; "" for one that is not there; the first of two."""
         stop, stride = self._stop + 1, self._stride
         return [self.content[at + stop : at + stride].hex() if is_there else "" for at, is_there in self._places(names)]
 
     def with_oids(self, oids: Mapping[bytes, str]) -> bytes:
-        """Returns the content of this tree with other oids for some names; one whose oid is "" goes. All are in order: see `oids_of`."""
+        """Returns the content of this tree with other oids for some names, which are in order; one whose oid is "" goes."""
         parts, end = [], 0
-        for (name, oid), (at, is_there) in zip(oids.items(), self._places(oids), strict=True):
+        changes = zip(self._places(oids), oids.items(), strict=True)
+        for (at, is_there), (name, oid) in sorted(changes, key=lambda change: change[0][0]):
             parts.append(self.content[end:at])
             if oid:
                 parts.append(b"%s %s\0%s" % (self.mode, name, bytes.fromhex(oid)))
@@ -193,20 +188,25 @@ class Uniform:
         return b"".join([*parts, self.content[end:]])
 
     def _places(self, names: Iterable[bytes]) -> Iterator[tuple[int, bool]]:
-        """Yields where the entry of each of some names begins, or would begin, and whether it is there."""
+        """Yields where the entry of each of some names begins, or would begin, and whether it is there.
+
+        Git makes no tree that is in no order, but reads every one; whoever has made one finds what is new at its end.
+        """
         content, start, stop, stride = self.content, self._start, self._stop, self._stride
-        low, count = 0, len(content) // stride
+        there = [content[at + start : at + stop] for at in range(0, len(content), stride)]
+        is_ordered = all(map(bytes.__le__, there, there[1:]))
+        first = {} if is_ordered else {name: at for at, name in reversed([*enumerate(there)])}
+        low, count = 0, len(there)
         for name in names:
             high = count
-            while low < high:
+            while is_ordered and low < high:
                 middle = (low + high) // 2
-                at = middle * stride
-                if content[at + start : at + stop] < name:
+                if there[middle] < name:
                     low = middle + 1
                 else:
                     high = middle
-            at = low * stride
-            yield at, content[at + start : at + stop] == name
+            place = low if is_ordered else first.get(name, count)
+            yield place * stride, place < count and there[place] == name
 
 
 def uniform(content: bytes, mode: bytes, digits: int, object_format: str) -> Uniform | None:
