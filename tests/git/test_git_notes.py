@@ -678,6 +678,20 @@ class TestMany:
         book.change(dict.fromkeys(names, line))
         assert book.checkout.git("notes", "--ref=checkpoints", "list", names[0]) == own
 
+    def test_what_was_missing_the_last_time_is_looked_for_again(self, book: Book) -> None:
+        wanted = many(3)
+        book.change(wanted)
+        one, *others = wanted
+        blob = book.checkout.git("rev-parse", f"{REF}:{one}")
+        path = book.checkout.path / ".git/objects" / blob[:2] / blob[2:]
+        aside = path.rename(path.with_suffix(".aside"))
+        assert book.notes.edited(book.notes.tip(), [one, others[0]], lambda _, lines: lines, INSTANT) == (book.notes.tip(), [])
+        aside.rename(path)
+        commit, items = book.notes.edited(book.notes.tip(), [one], lambda _, lines: [*lines, "more"], INSTANT)
+        book.objects.write(items)
+        book.checkout.git("update-ref", REF, commit)
+        assert book.as_git_reads_it() == wanted | {one: [*wanted[one], "more"]}
+
     def test_of_very_many_those_in_a_tree_that_cannot_be_read_now_stay(self, book: Book) -> None:
         names = [commit_name(number) for number in range(1_100)]
         book.change({name: [f"line {name}"] for name in names})

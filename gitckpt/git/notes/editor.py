@@ -49,7 +49,7 @@ class Notes(NotesReader):
         Returns:
             The tip itself where nothing changed; then what was made of the notes is there, unless it is damaged.
         """
-        self._pending = {}
+        self._pending, self._fetched = {}, {}
         root = self._tree_of(tip) if tip else ""
         wanted = sorted(set(commits))
         new_root = self._rebuilt(root, wanted, change) if len(wanted) >= _REBUILD_FROM and self._is_worth_it(root, len(wanted)) else None
@@ -85,7 +85,6 @@ class Notes(NotesReader):
 
     def _fetch(self, root: str, commits: set[str]) -> None:
         """Reads at once what the notes of some commits are in, and these, instead of one after the other."""
-        self._fetched = {}
         blobs = {oid: None for _, mode, oid in self._walk(root, commits, read=self._fetched) if mode != DIRECTORY}
         self._fetched.update(zip(blobs, self._objects.read([*blobs], LONGEST), strict=True))
 
