@@ -103,7 +103,6 @@ class Intake:
         Raises:
             sqlite3.DatabaseError: somebody else writes, or the file cannot be written; all rows are there.
         """
-        self.conclude(connection)
         expected = frozenset(map(ids.to_bytes, gone))
         self._expected = None
         connection.rollback()
