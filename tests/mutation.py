@@ -78,6 +78,12 @@ TESTS = {
         "tests/store/test_remove_run.py",
         "tests/store/test_remover.py",
     ),
+    "gitckpt/store/records/removal/withdrawal.py": (
+        "tests/store/test_carried.py",
+        "tests/store/test_links.py",
+        "tests/store/test_remove_expire.py",
+        "tests/store/test_remover.py",
+    ),
     "gitckpt/store/leases": ("tests/store/test_leases.py",),
 }
 """Folder, or module → the tests that concern it, and are quick: of these, a mutant is run with those that come by the function it stands
