@@ -54,6 +54,7 @@ def resume(scratch: Scratch, many: int) -> Iterator[Row]:
 
     def clear() -> None:
         for place in filter(os.path.exists, places):
+            os.unlink(os.path.join(place, ".git"))  # or it would be taken for one that was moved, and gone on with
             scratch.put_aside(place)
         git(path, "worktree", "prune", "--expire=now")
         os.sync()
