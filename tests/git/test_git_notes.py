@@ -328,6 +328,18 @@ class TestLines:
         before = {f"{first:02x}{second:02x}{'7' * 36}": ["a line"] for first in range(16) for second in range(16)}
         assert book.as_git_reads_it() == before | wanted
 
+    def test_trees_that_go_deeper_than_any_name_are_looked_at_no_further(self, book: Book, monkeypatch: pytest.MonkeyPatch) -> None:
+        """As somebody may have made them whose notes were fetched."""
+        monkeypatch.setattr("gitckpt.git.notes.editor._REBUILD_FROM", 2)
+        blob = book.checkout.git("hash-object", "-w", "--stdin", data="a line\n")
+        tree = book.checkout.git("mktree", data=f"100644 blob {blob}\tfile\n")
+        for _ in range(50):
+            tree = book.checkout.git("mktree", data=f"040000 tree {tree}\tab\n")
+        book.checkout.git("update-ref", REF, book.checkout.git("commit-tree", tree, "-m", "notes"))
+        book.change(many(3))
+        assert book.notes.everything() == many(3)
+        assert "/".join([*["ab"] * 50, "file"]) in book.checkout.git("ls-tree", "-r", "--name-only", REF).splitlines()
+
     def test_of_two_notes_of_one_commit_the_deeper_one_counts(self, book: Book) -> None:
         name = commit_name(7)
         index = {"GIT_INDEX_FILE": str(book.checkout.path / ".git" / "scratch")}

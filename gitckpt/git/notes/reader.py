@@ -236,7 +236,7 @@ class NotesReader:
             only: the commits of interest, in order; None for all.
         """
         digits = whole - len(prefix)
-        notes = uniform(found[1], FILE, digits, self._format) if digits and found is not None and found[0] == "tree" else None
+        notes = uniform(found[1], FILE, digits, self._format) if found is not None and found[0] == "tree" else None
         if notes is None:
             return None
         if only is None:

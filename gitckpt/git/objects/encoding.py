@@ -220,6 +220,8 @@ def uniform(content: bytes, mode: bytes, digits: int, object_format: str) -> Uni
         digits: of each name, hexadecimal ones.
         object_format: "sha1" or "sha256", which says how long an oid is.
     """
+    if digits < 1:  # trees of notes may have been made deeper than any name is long
+        return None
     start, stop = len(mode) + 1, len(mode) + 1 + digits
     stride = stop + 1 + oid_size(object_format)
     count = len(content) // stride
