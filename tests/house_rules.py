@@ -6,8 +6,7 @@ import ast
 import functools
 import re
 import sys
-from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -87,7 +86,6 @@ FLOORS = words("gitckpt gitckpt/store gitckpt/durable gitckpt/cli")
 DOORS = {path.removesuffix("/__init__.py"): _doors(path.removesuffix("/__init__.py")) for path in SOURCES if path.endswith("/__init__.py")}
 """The modules of each folder, and its folders, that those outside of it may import; None for all."""
 
-WIDEST = 12
 NOUNS = words("encoding finding opening packing plumbing thinning")
 """Names that end in "ing" and are nouns of the field all the same."""
 
@@ -140,9 +138,7 @@ STARTING = words(
 )
 STARTING_MODULES = words("subprocess _posixsubprocess multiprocessing pty pexpect")
 VAGUE_NAMES = words("util utils helper helpers common misc shared tools")
-MAX_LINES = 400
-
-MAX_FUNCTION, MAX_CLASS = 60, 300
+MAX_FUNCTION = 60
 """Lines without docstrings; of a command, whose signature declares its options, without that."""
 
 
@@ -481,9 +477,6 @@ def _root(node: ast.expr | None) -> str:
 
 
 def _shape(path: str, source: str, tree: ast.Module) -> Iterator[str]:
-    lines = len(source.splitlines())
-    if lines > MAX_LINES:
-        yield f"{path}: has {lines} lines; a module of more than {MAX_LINES} does several things, and nobody reads it to its end"
     for part in module_name(path).split("."):
         if part.strip("_") in VAGUE_NAMES:
             yield f"{path}: is called {part}; such a name says nothing of what is in it, so everything ends up there"
@@ -506,10 +499,6 @@ def _lengths(path: str, tree: ast.Module) -> Iterator[str]:
             lines = (node.end_lineno or 0) - first + 1 - _documentation(node)
             if lines > MAX_FUNCTION:
                 yield f"{path}:{node.lineno}: {node.name} has {lines} lines; more than a screen are several things: cut it at the seam"
-        elif isinstance(node, ast.ClassDef):
-            lines = (node.end_lineno or 0) - node.lineno + 1
-            if lines > MAX_CLASS and (lines := lines - sum(_documentation(each) for each in ast.walk(node))) > MAX_CLASS:
-                yield f"{path}:{node.lineno}: {node.name} has {lines} lines; a class of more than {MAX_CLASS} is several"
 
 
 def _documentation(node: ast.AST) -> int:
@@ -517,14 +506,6 @@ def _documentation(node: ast.AST) -> int:
     if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef) or not ast.get_docstring(node):
         return 0
     return (node.body[0].end_lineno or 0) - node.body[0].lineno + 1
-
-
-def widths(paths: Iterable[str]) -> Iterator[str]:
-    """Yields the folders that hold more modules than somebody takes in at a glance."""
-    counts = Counter(path.rpartition("/")[0] for path in paths if not path.endswith("/__init__.py"))
-    for folder, count in sorted(counts.items()):
-        if count > WIDEST:
-            yield f"{folder}: has {count} modules; more than {WIDEST} side by side are no longer found by their names: cut it at the seam"
 
 
 def namesakes(sources: Mapping[str, str]) -> Iterator[str]:

@@ -21,7 +21,6 @@ from tests.house_rules import (
     namesakes,
     room_of,
     violations,
-    widths,
     words,
 )
 
@@ -44,11 +43,6 @@ def test_no_module_reaches_itself_by_way_of_others() -> None:
         f"modules import each other in a circle, types counted: {[sorted(each) for each in found]}; none of them can be understood or "
         "tested alone. Move what both need beneath them"
     )
-
-
-def test_no_folder_is_wider_than_a_glance() -> None:
-    found = list(widths(SOURCES))
-    assert not found, "\n".join(found)
 
 
 def test_no_name_stands_for_two_things() -> None:
