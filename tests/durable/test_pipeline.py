@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gitckpt.durable.pipeline import definition as pipeline
-from gitckpt.durable.pipeline.definition import PhaseDefinition, PipelineDefinition, changes
+from gitckpt.durable.pipeline.definition import FREE, FREE_IN_PHASES, PhaseDefinition, PipelineDefinition, changes
 from gitckpt.durable.run.retry import Retries
 from gitckpt.model import times
 from gitckpt.model.errors import UsageError
@@ -111,38 +111,49 @@ class TestDigest:
         assert digest["lint.run"] == "d1f1b5017d1e1ada"  # `"ruff check ."` | sha256sum
         assert digest["env"] == "3b53ff876a92cd23"  # `{"P":"0"}` | sha256sum
 
-    @pytest.mark.parametrize(
-        "said",
-        [
-            {"description": "x"},
-            {"autonomy": "batch"},
-            {"retention": 1},
-            {"worktree": "remove_when_pushed"},
-            {"timeout": 1},
-            {"inputs": {"plan": "x"}},
-            {"source": "elsewhere"},
-        ],
-        ids=str,
-    )
-    def test_what_may_change_in_a_pipeline(self, said: dict[str, object]) -> None:
-        assert named("a", "b", **said).digest() == named("a", "b").digest()
+    def test_every_key_of_a_pipeline_counts_or_is_an_exception(self) -> None:
+        usual = named("a", "b", inputs={"plan": ""})
+        others: dict[str, object] = {
+            "name": "other",
+            "phases": usual.phases[:1],
+            "description": "x",
+            "autonomy": "batch",
+            "timeout": 1,
+            "env": {"A": "1"},
+            "worktree": "remove_when_pushed",
+            "retention": 1,
+            "inputs": {"plan": "x"},
+            "files": ("plan",),
+            "source": "elsewhere",
+        }
+        assert set(others) == set(PipelineDefinition.__match_args__)
+        same = {key for key, value in others.items() if replace(usual, **{key: value}).digest() == usual.digest()}  # type: ignore[arg-type]
+        assert same == set(FREE) - {"phases"}
 
-    @pytest.mark.parametrize(
-        "said",
-        [
-            {"autosave": 0},
-            {"aliases": ("x",)},
-            {"retries": Retries(attempts=3)},
-            {"timeout": 1},
-            {"idle_timeout": 1},
-            {"max_recoveries": 0},
-            {"group": "x"},
-        ],
-        ids=str,
-    )
-    def test_what_may_change_in_a_phase(self, said: dict[str, object]) -> None:
-        phase = PhaseDefinition("a", run="true")
-        assert made(replace(phase, **said)).digest() == made(phase).digest()  # type: ignore[arg-type]
+    def test_every_key_of_a_phase_counts_or_is_an_exception(self) -> None:
+        usual = PhaseDefinition("a", run="true")
+        others: dict[str, object] = {
+            "name": "other",
+            "run": "false",
+            "use": "loop",
+            "env": {"A": "1"},
+            "timeout": 1,
+            "idle_timeout": 1,
+            "retries": Retries(attempts=3),
+            "autosave": 0,
+            "max_recoveries": 0,
+            "group": "x",
+            "needs": ("b",),
+            "on_resume": "reset",
+            "must_change": True,
+            "aliases": ("x",),
+            "skip_with": ("plan",),
+            "options": {"plan": "x"},
+        }
+        assert set(others) == set(PhaseDefinition.__match_args__)
+        alone = made(usual).digest()
+        same = {key for key, value in others.items() if made(replace(usual, **{key: value})).digest() == alone}  # type: ignore[arg-type]
+        assert same == set(FREE_IN_PHASES) - {"name"}
 
     def test_orders_that_mean_nothing(self) -> None:
         one = PhaseDefinition("c", run="x", needs=("a", "b"), env={"A": "1", "B": "2"})

@@ -194,6 +194,21 @@ def test_a_run_that_goes_on_calls_no_other_agent_than_it_was_started_with(
     assert marker.exists()
 
 
+@pytest.mark.parametrize("key", ['skip_with = ["plan"]', 'aliases = ["build"]'], ids=["skip_with", "aliases"])
+def test_a_branch_makes_no_run_skip_a_phase_or_take_one_for_another(checkout: Checkout, ckpt: Ckpt, key: str) -> None:
+    head = '[pipelines.ci]\ninputs = { plan = "x" }\n'
+    compile_ = '[[pipelines.ci.phases]]\nname = "compile"\nrun = "exit 1"\n'
+    test = '[[pipelines.ci.phases]]\nname = "test"\nrun = "exit 1"\n'
+    checkout.commit("a pipeline", **{"gitckpt.toml": head + compile_ + test})
+    assert ckpt("run", "ci", at=checkout).code == 20
+    checkout.write("gitckpt.toml", f"{head}{compile_}{test}{key}\n")
+    for words in (["resume"], ["resume", "--from", "test"]):
+        done = ckpt(*words)
+        assert done.code == 2
+        assert f"was started with something else: phase 'test': {key.partition(' ')[0]}\n" in done.err
+    assert ckpt("resume", "--accept-changes").code == 20
+
+
 def test_a_run_whose_driver_is_killed_at_its_start_goes_on_with_its_agents(
     checkout: Checkout, ckpt: Ckpt, monkeypatch: pytest.MonkeyPatch
 ) -> None:

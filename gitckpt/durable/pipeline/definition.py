@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 from gitckpt.durable.run import retry
 from gitckpt.durable.run.retry import Retries
@@ -18,7 +18,28 @@ _AUTONOMIES = (CHECKPOINT, BATCH, FULLY_AUTONOMOUS)
 KEEP, REMOVE_WHEN_PUSHED = "keep", "remove_when_pushed"
 WORKTREES = (KEEP, REMOVE_WHEN_PUSHED)
 
-_OF_THE_WHOLE = {"env": "env", "order": "the order of the phases"}
+FREE = {
+    "name": "the run has it",
+    "phases": "each has its own entries, and their order has one",
+    "description": "a text for people",
+    "autonomy": "the run keeps the one that it was started with",
+    "timeout": "the run keeps its deadline",
+    "retention": "it says when a complete run expires",
+    "source": "the path of the file",
+}
+"""Keys of a pipeline that may change between two resumes, and why."""
+
+FREE_IN_PHASES = {
+    "name": "it is part of the name of each entry",
+    "timeout": "an attempt may be given more time",
+    "idle_timeout": "an attempt may be given more time",
+    "retries": "the same command runs again, sooner or later",
+    "autosave": "it says how often the files are saved",
+    "max_recoveries": "a run that crashes may be given more tries",
+}
+"""Keys of a phase that may change between two resumes, and why."""
+
+_UNORDERED = ("needs", "aliases", "skip_with", "files")
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,24 +148,28 @@ class PipelineDefinition:
         raise KeyError(name)
 
     def digest(self) -> dict[str, str]:
-        """Returns what the meaning of a run depends on, each thing as 16 hex digits; what is not said has no entry.
+        """Return a digest of each key of the pipeline, as 16 hex digits.
 
-        What may be changed between two resumes without harm is not in it: texts for people, limits of time, retries, when a run pauses
-        and how long it is kept.
+        All keys count but those of `FREE` and `FREE_IN_PHASES`. A key with its default has no entry.
         """
-        digest = {"env": _hash(dict(self.env))} if self.env else {}
+        digest = {key: _hash(value) for key, value in _said(self, PipelineDefinition("", ()), FREE).items()}
         digest["order"] = _hash([phase.name for phase in self.phases])
         for phase in self.phases:
-            for key, value in _meaning(phase).items():
+            for key, value in _said(phase, PhaseDefinition(""), FREE_IN_PHASES).items():
                 digest[f"{phase.name}.{key}"] = _hash(value)
         return digest
 
 
-def _meaning(phase: PhaseDefinition) -> dict[str, object]:
-    said: dict[str, object] = {"run": phase.run, "use": phase.use, "env": dict(phase.env), "needs": sorted(phase.needs)}
-    said |= {"on_resume": phase.on_resume if phase.on_resume != retry.KEEP else None, "must_change": phase.must_change}
-    said |= {"with": dict(phase.options)}
-    return {key: value for key, value in said.items() if value}
+def _said(definition: PipelineDefinition | PhaseDefinition, usual: object, free: Collection[str]) -> dict[str, object]:
+    """Return the keys that count and differ from their defaults, by their names in the file."""
+    said: dict[str, object] = {}
+    for key in definition.__match_args__:
+        value = getattr(definition, key)
+        if key in free or value == getattr(usual, key):
+            continue
+        value = sorted(value) if key in _UNORDERED else value
+        said["with" if key == "options" else key] = dict(value) if isinstance(value, Mapping) else value
+    return said
 
 
 def _hash(value: object) -> str:
@@ -162,11 +187,11 @@ def changes(old: Mapping[str, str], new: Mapping[str, str]) -> list[str]:
         new: what its pipeline says now.
     """
     before, after = _phases(old), _phases(new)
-    found = []
-    for key, words in _OF_THE_WHOLE.items():
-        # A phase that came or went changes the order by itself.
-        if old.get(key) != new.get(key) and (key != "order" or before == after):
-            found.append(words)
+    whole = dict.fromkeys(key for key in (*new, *old) if "." not in key)
+    if before != after:
+        whole.pop("order", None)  # a phase that came or went changes the order by itself
+    differing = (key for key in whole if old.get(key) != new.get(key))
+    found = ["the order of the phases" if key == "order" else key for key in differing]
     for name in after:
         if name not in before:
             found.append(f"phase {name!r} is new")
