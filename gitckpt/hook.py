@@ -269,12 +269,11 @@ def _extend_run(repository: Repository, message: str | None, event: str) -> str 
     import gc
 
     from gitckpt.git.repository import Repository
-    from gitckpt.model.errors import UsageError
     from gitckpt.store.checkpoints import Checkpoints
     from gitckpt.store.config import settings
     from gitckpt.store.leases.lease import LeaseLost
     from gitckpt.store.records import layout
-    from gitckpt.store.snapshot.limits import MORE_TIME, Limits
+    from gitckpt.store.snapshot.limits import MORE_TIME
     from gitckpt.store.worktrees import ownership
 
     gc.enable()  # whoever looks at all files may need what is freed
@@ -286,14 +285,12 @@ def _extend_run(repository: Repository, message: str | None, event: str) -> str 
         return None
     here = Repository(repository.git_dir, os.getcwd(), repository.object_format)
     with Checkpoints(here, adapter="plumbing") as store:
-        try:
-            found = settings.read(here)
-            limits = found.limits
-            if found.unapproved:
-                _report(repository, event, settings.notice(found.unapproved))
-        except UsageError as error:
-            _report(repository, event, f"the usual limits apply to the files: {error.message}")
-            limits = Limits()
+        found = settings.read(here)
+        limits = found.limits
+        if found.problem:
+            _report(repository, event, found.problem)
+        if found.unapproved:
+            _report(repository, event, settings.notice(found.unapproved))
         guard = store.leases.bound(owner.run)
         how: dict[str, Any] = {"message": message, "trigger": _trigger(event), "limits": limits, "without_files": _WITHOUT_FILES}
         try:

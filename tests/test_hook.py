@@ -17,12 +17,14 @@ from gitckpt import hook
 from gitckpt.git.command import require_git
 from gitckpt.git.repository import discover
 from gitckpt.model import times
+from gitckpt.model.errors import CkptError
 from gitckpt.store.checkpoints import Checkpoints
 from gitckpt.store.hooks import installation
 from gitckpt.store.hooks.events import EVENTS
 from gitckpt.store.hooks.files import PACKAGE_DIR
 from gitckpt.store.records import layout
 from gitckpt.store.records.entry import Entry
+from gitckpt.store.retention import maintenance
 from gitckpt.store.store import Store, inside
 from tests.conftest import Checkout
 
@@ -513,12 +515,15 @@ def test_what_failed_is_said(
 
 
 def test_maintenance_that_fails_is_logged_as_such(main_checkout: Checkout, monkeypatch: pytest.MonkeyPatch) -> None:
-    (main_checkout.path / "gitckpt.toml").write_text("[nonsense]\n")
+    def fail(_: object) -> None:
+        raise CkptError("no space")
+
+    monkeypatch.setattr(maintenance, "collect", fail)
     monkeypatch.chdir(main_checkout.path)
     for task in (hook.MAINTAIN, hook.PACK):
         assert hook.main([task]) == 0
     (entry,) = (line for line in _log(main_checkout).splitlines() if line)
-    assert entry.split(" ", 1)[1].startswith("maintain: maintenance failed: gitckpt.toml:1: ")
+    assert entry.split(" ", 1)[1].startswith("maintain: maintenance failed: no space")
 
 
 def test_a_missing_private_directory_cannot_fail_a_commit(hooked: Checkout) -> None:

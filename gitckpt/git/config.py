@@ -37,6 +37,13 @@ def read(repository: Repository, pattern: str) -> dict[str, list[str]]:
     return settings
 
 
+def places(repository: Repository, pattern: str) -> dict[str, str]:
+    """Return the file that sets each setting whose name matches; "" where no file does."""
+    import re
+
+    return {name: place for place, name, _ in _entries(repository) if re.search(pattern, name)}
+
+
 def read_local(repository: Repository, pattern: str) -> dict[str, list[str]]:
     """Returns, as `read` does, the settings that are the repository's own, and not those that a person has set for all repositories."""
     settings: dict[str, list[str]] = {}

@@ -23,18 +23,17 @@ def install(repository: Repository, mode: str) -> Installation:
         mode: how git calls gitckpt, as for `installation.install`.
 
     Raises:
-        UsageError: there is no such mode, or the settings have mistakes; nothing was changed.
+        UsageError: there is no such mode; nothing was changed.
         CkptError: something cannot be written.
     """
     version = require_git()
-    settings.read(repository)  # what is wrong in them is said before anything changes
     done = installation.install(repository, version=version, mode=mode)
     done = replace(
         done, advice=[*done.advice, *(f"{found.object} {found.sentence}: {found.cure}" for found in remotes.inspect(repository))]
     )
     path = _file(repository)
-    if path is None:
-        return done
+    if path is None or (os.path.lexists(path) and settings.read(repository).error is not None):
+        return done  # the caller tells what is wrong with the file, which stays as it is
     settings.approve_template(repository)
     if not settings.write_template(path):
         return done

@@ -103,7 +103,7 @@ class Store(Supervision):
             What `record` takes; it says what was left out, and is `degraded` where there was not enough time.
 
         Raises:
-            WorktreeError, UsageError: there is no worktree here, or git cannot read it; a setting cannot be understood.
+            WorktreeError, UsageError: there is no worktree here, or git cannot read it.
         """
         return self._checkpoints.capture(_limits(limits))
 

@@ -163,7 +163,7 @@ class Supervision(Restoration):
             NotFoundError: there is no such run.
             LeaseHeld: somebody who is alive drives it.
             WorktreeError: its worktree holds what no checkpoint does, or cannot be removed; the run stays.
-            UsageError: an unfinished run refers to it; it stays. Or the settings cannot be understood.
+            UsageError: an unfinished run refers to it; it stays.
             BusyError: as `remove`; the run may be without its worktree then, and goes with the next call.
         """
         from gitckpt.store.retention import whole

@@ -33,9 +33,8 @@ class Upkeep:
         """Returns what `expire` goes by: the policy of `gitckpt.toml` and of git's configuration, or else the built-in one.
 
         What `gitckpt.toml` loosens counts once it is allowed. For another value: `dataclasses.replace(store.policy(), keep_last=5)`.
-
-        Raises:
-            UsageError: the settings cannot be understood; a `ConfigError` where that is `gitckpt.toml`.
+        Where the settings have a mistake, the values that keep the longest apply, and the
+        listener is told.
         """
         return self._checkpoints.rules.read().policy
 
@@ -51,7 +50,7 @@ class Upkeep:
 
         Raises:
             BusyError: somebody was faster, or holds a lock; what was removed until then stays removed, the rest is whole.
-            UsageError: the settings cannot be understood, or the policy is none.
+            UsageError: the policy is none.
         """
         from gitckpt.model.policy import Policy
         from gitckpt.store.retention import expiry, maintenance
@@ -93,7 +92,9 @@ class Upkeep:
         """
         from gitckpt.store.config import settings
 
-        return settings.read(self._checkpoints.repository).loosened
+        found = settings.read(self._checkpoints.repository)
+        found.require_correct()
+        return found.loosened
 
     def allow(self, loosened: Collection[Loosening]) -> None:
         """Approves, on this machine and for all worktrees of the repository, that `gitckpt.toml` loosens what is built in.
@@ -171,7 +172,7 @@ class Upkeep:
             hooks: how git calls gitckpt: "config", "files", "external" (somebody adds the lines that `advice` names), "none", or "auto".
 
         Raises:
-            UsageError: there is no such way, or the settings have mistakes; nothing was changed.
+            UsageError: there is no such way; nothing was changed.
             CkptError: something cannot be written.
         """
         from gitckpt.store import setup

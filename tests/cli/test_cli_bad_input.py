@@ -348,8 +348,8 @@ def test_settings_that_cannot_be_understood_are_2_with_file_line_key_and_cure(
     path = checkout.write("gitckpt.toml", text)
     before = checkout.fingerprint()
     hooks = sorted((checkout.main / ".git").glob("hooks/*"))
-    for command in ("expire", "resume", "init"):
-        done = ckpt(command, at=checkout)
+    for command in ("run ci", "review x", "allow"):
+        done = ckpt(*command.split(), at=checkout)
         assert (done.code, done.out) == (2, ""), command
         assert "\x1b" not in done.err
         first, *rest = done.err.splitlines()
@@ -365,7 +365,7 @@ def test_settings_that_cannot_be_understood_are_2_with_file_line_key_and_cure(
 
 def test_all_that_is_wrong_in_the_settings_is_told_at_once(ckpt: Ckpt, main_checkout: Checkout) -> None:
     path = main_checkout.write("gitckpt.toml", '[retention]\nkeep_last = "x"\n[snapshot]\ntimeout = 3\n')
-    assert ckpt("expire", at=main_checkout) == Outcome(
+    assert ckpt("review", "x", at=main_checkout) == Outcome(
         2,
         "",
         "error: gitckpt.toml: 2 mistakes\n"
@@ -381,4 +381,4 @@ def test_all_that_is_wrong_in_the_settings_is_told_at_once(ckpt: Ckpt, main_chec
 def test_a_setting_of_git_is_named_too(ckpt: Ckpt, main_checkout: Checkout) -> None:
     main_checkout.git("config", "ckpt.keepLast", "many")
     expected = "error: ckpt.keeplast in git config must be a whole number from 0 on, not 'many'\n"
-    assert ckpt("expire", at=main_checkout) == Outcome(2, "", expected)
+    assert ckpt("review", "x", at=main_checkout) == Outcome(2, "", expected)

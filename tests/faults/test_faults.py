@@ -108,6 +108,12 @@ def _git(*args: str) -> Callable[[Place], None]:
     return call
 
 
+def _replace_private_directory(place: Place) -> None:
+    private = place.project / ".git" / "ckpt"
+    private.rename(private.with_name("elsewhere"))
+    private.symlink_to("elsewhere")
+
+
 PLANTED: dict[str, tuple[Callable[[Place], None], str]] = {
     "the newest is gone": (_delete_the_newest, LOST),
     "an older one is gone": (_delete_an_older_one, LOST),
@@ -124,11 +130,11 @@ PLANTED: dict[str, tuple[Callable[[Place], None], str]] = {
     "a hook": (_write(".git/hooks/pre-commit", "#!/bin/sh\nexit 1\n"), "afterwards, git commit .* ends with 1"),
     "litter": (_write(".git/objects/pack/tmp_odd"), "objects/pack/tmp_odd is left"),
     "a lock that doctor does not see": (_write(".git/odd/config.lock"), "doctor does not name odd/config.lock"),
-    "settings that cannot be read": (_write("gitckpt.toml", "[odd"), "afterwards, git ckpt save .* ends with 2"),
+    "a directory of ours": (_replace_private_directory, "afterwards, git ckpt save .* ends with"),
 }
 
 
-LATER = ("a hook", "litter", "settings that cannot be read")
+LATER = ("a hook", "litter", "a directory of ours")
 """What only a try finds that goes on to the end."""
 
 

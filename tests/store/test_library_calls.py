@@ -142,5 +142,6 @@ def test_the_policy_is_what_the_settings_say_and_was_allowed(plain: Store, main_
     assert plain.policy() == Policy(older_than=2 * DAY, keep_last=5)
     assert dataclasses.replace(plain.policy(), older_than=0) == Policy(older_than=0, keep_last=5)
     main_checkout.write("gitckpt.toml", "[retention]\nkeep_last = many\n")
+    assert plain.policy() == Policy(older_than=2 * DAY)
     with pytest.raises(ConfigError, match=r"gitckpt\.toml"):
-        plain.policy()
+        plain.loosened()

@@ -18,7 +18,9 @@ from gitckpt.git.command import require_git
 from gitckpt.git.lock import Lock
 from gitckpt.git.repository import Repository, discover
 from gitckpt.model import times
-from gitckpt.model.errors import UsageError
+from gitckpt.model.checkpoint import PHASE
+from gitckpt.model.errors import CkptError, UsageError
+from gitckpt.model.policy import DAY
 from gitckpt.store.audit import doctor
 from gitckpt.store.records import layout
 from gitckpt.store.records.removal.remover import Remover
@@ -59,20 +61,48 @@ def test_that_was_done(repository: Repository) -> None:
     assert not maintenance.has_failed(found)
 
 
-def test_that_failed(main_checkout: Checkout, repository: Repository) -> None:
+def test_that_failed(main_checkout: Checkout, repository: Repository, monkeypatch: pytest.MonkeyPatch) -> None:
     started = stamped(repository)
-    (main_checkout.path / "gitckpt.toml").write_text("[nonsense]\n")
-    with pytest.raises(UsageError):
-        maintenance.maintain(repository)
+
+    def refuse(_: Repository) -> None:
+        raise CkptError("a lock is held")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(maintenance, "pack", refuse)
+        with pytest.raises(CkptError):
+            maintenance.maintain(repository)
     found = maintenance.last(repository)
     assert found.started == pytest.approx(started * times.MICRO, abs=1000)
     assert found.ended is not None
-    assert found.outcome.startswith("failed: gitckpt.toml:1: ")
+    assert found.outcome == "failed: a lock is held"
     assert maintenance.has_failed(found)
     with Store.open(main_checkout.path, adapter="plumbing") as store:
         (finding,) = (each for each in doctor.examine(inside(store), require_git()) if each.code == "maintenance-failed")
     assert (finding.object, finding.cure) == (os.path.join(repository.private_dir, "log"), "git ckpt expire")
     assert finding.sentence == f"the last maintenance {found.outcome}"
+
+
+BROKEN = ["[retention]\nkeep_last = 0\nnewer = 1\n", "<<<<<<< HEAD\n", "ckpt.keepLast"]
+
+
+@pytest.mark.parametrize("broken", BROKEN)
+def test_nothing_expires_unasked_beside_a_mistake(main_checkout: Checkout, repository: Repository, broken: str) -> None:
+    now = times.now()
+    with Store.open(main_checkout.path) as store:
+        inside(store).clock = lambda: now - 40 * DAY
+        run = store.record("run-complete", {}, start="old", trigger=PHASE).run
+        if broken.startswith("ckpt."):
+            main_checkout.git("config", broken, "many")
+        else:
+            main_checkout.write("gitckpt.toml", broken)
+        maintenance.maintain(repository)
+        assert [each.id for each in store.runs()] == [run]
+        assert maintenance.last(repository).outcome == "done"
+        assert "maintenance: nothing expires: " in Path(repository.private_dir, "log").read_text()
+        (main_checkout.path / "gitckpt.toml").unlink(missing_ok=True)
+        main_checkout.git("config", "--unset-all", "ckpt.keepLast", ok=(0, 5))
+        maintenance.maintain(repository)
+        assert list(store.runs()) == []
 
 
 def test_that_is_at_work_or_was_cut_off(repository: Repository) -> None:

@@ -16,7 +16,7 @@ from gitckpt.model.policy import DAY, Policy
 from gitckpt.store.config import settings
 from gitckpt.store.config.file import ConfigError
 from gitckpt.store.config.settings import Settings
-from gitckpt.store.snapshot.limits import Limits
+from gitckpt.store.snapshot.limits import SECRETS, Limits
 from tests.conftest import Checkout, allow
 
 ROOT = Path(__file__).parent.parent.parent
@@ -28,7 +28,9 @@ DEFAULT = Settings(
 def read(checkout: Checkout) -> Settings:
     """Returns the settings as they are once all of the file is allowed."""
     allow(checkout)
-    return replace(settings.read(discover(str(checkout.path))), loosened=())
+    found = settings.read(discover(str(checkout.path)))
+    found.require_correct()
+    return replace(found, loosened=())
 
 
 class TestReading:
@@ -184,6 +186,57 @@ class TestReading:
     def test_a_file_that_is_not_utf_8(self, main_checkout: Checkout) -> None:
         main_checkout.write("gitckpt.toml", b"# caf\xe9\n[retention]\nkeep_last = 3\n")
         assert read(main_checkout).policy.keep_last == 3
+
+
+class TestMistakes:
+    """The strictest value of each key applies: it keeps the longest and captures the least."""
+
+    FILE = """
+[retention]
+keep_last = 500
+older_than = "1d"
+daily_after = "soon"
+[snapshot]
+max_file_size = "1 MB"
+include = ["*.log"]
+secrets = ["mine"]
+"""
+
+    def test_of_the_file_and_what_is_built_in(self, main_checkout: Checkout) -> None:
+        main_checkout.write("gitckpt.toml", self.FILE.replace("soon", "9d"))
+        allow(main_checkout)
+        main_checkout.write("gitckpt.toml", self.FILE)
+        found = settings.read(discover(str(main_checkout.path)))
+        assert found.policy == Policy(keep_last=500)
+        limits = Limits(max_file_size=1_000_000, secrets=("mine", *SECRETS))
+        assert replace(found.limits, configured=None) == limits
+        assert found.loosened == ()
+        assert found.problem == (
+            "gitckpt.toml:5: daily_after in [retention]: 'soon' is not an age; "
+            "using built-in settings, or stricter ones that can be read, "
+            f"until this is corrected: {main_checkout.path}/gitckpt.toml"
+        )
+
+    def test_of_what_head_has_where_the_file_cannot_be_read(self, main_checkout: Checkout) -> None:
+        text = '[retention]\nkeep_last = 500\nolder_than = "1d"\n'
+        main_checkout.commit("settings", **{"gitckpt.toml": text})
+        for text in ("<<<<<<< HEAD\n", "[retention]\nkeep_last = 300\nnext = 1\n"):
+            main_checkout.write("gitckpt.toml", text)
+            assert settings.read(discover(str(main_checkout.path))).policy == Policy(keep_last=500)
+        main_checkout.commit("broken", **{"gitckpt.toml": "<<<<<<< HEAD\n"})
+        assert settings.read(discover(str(main_checkout.path))).policy == Policy()
+
+    def test_a_bad_value_in_git_config_leaves_the_others(self, main_checkout: Checkout) -> None:
+        main_checkout.write("gitckpt.toml", "[retention]\nkeep_last = 3\n")
+        allow(main_checkout)
+        main_checkout.git("config", "ckpt.keepLast", "many")
+        main_checkout.git("config", "ckpt.olderThan", "1d")
+        found = settings.read(discover(str(main_checkout.path)))
+        assert found.policy == Policy(older_than=DAY)
+        assert found.problem == (
+            "ckpt.keeplast in git config must be a whole number from 0 on, not 'many'; "
+            "using built-in settings, or stricter ones that can be read"
+        )
 
 
 class TestWriting:

@@ -149,6 +149,8 @@ class Pipelines:
             CkptError: its checkpoints could not be written.
         """
         mode = _autonomy(wishes, Wishes)
+        # A file with a mistake is no ground to execute what it says.
+        settings.read(self._store.repository).require_correct()
         plan = self.preview(name, inputs)
         try:
             if key is not None:
@@ -199,6 +201,7 @@ class Pipelines:
         adoption.require(self._store, wanted, trusted=how.get("trust", False), show=lambda *_: None)
         if again is None and back is None and settle(self._store, run):
             return self._was_complete(run, definition)
+        settings.read(self._store.repository).require_correct()
         if not (how.get("trust", False) or how.get("accept_changes", False)):
             known = agents.known_to(newest, definition, how.get("inputs", {}))
             agents.require_noted(self._store.repository, run, definition, known, self._clients(definition))
@@ -354,7 +357,9 @@ class Pipelines:
             if clock.doubt(self._store.repository, self._store.clock()) is not None:
                 return  # the next run that ends, or maintenance, does it
             said = definition.retention
-            age = said if said is not None else settings.read(self._store.repository).policy.runs_older_than
+            found = settings.read(self._store.repository)
+            found.require_correct()
+            age = said if said is not None else found.policy.runs_older_than
             if said is not None and definition.source != file.PRESET:
                 age = settings.age_of_runs(self._store.repository, definition.name, age)
             cleanup.cleanup_runs(self._store, pipeline=definition.name, older_than=age)

@@ -122,16 +122,20 @@ def begin(
     Raises:
         NotFoundError: there is no such rev.
         RunExists: a run with that key exists.
-        ConfigError: `gitckpt.toml` has mistakes, here or in the commit.
+        ConfigError: a pipeline drives it, and `gitckpt.toml` has mistakes, here or in the commit.
         StateError: the state cannot be stored losslessly.
         WorktreeError: the repository is bare, and no directory for worktrees is configured.
     """
     said = settings.read(store.repository)
+    if pipeline.name is not None:
+        said.require_correct()
     opener.default_root(store.repository, said.worktree_dir)  # a bare repository may have none
     if key is not None:
         store.claim(key).require_free()  # before anything is written for a run that will not be
     commit = store.repository.commit_or_unborn(base)
-    committed.require_correct(store.repository, commit)  # its worktree will have that file, and nobody has looked at it
+    if pipeline.name is not None:
+        # Its worktree will have that file, and nobody has looked at it.
+        committed.require_correct(store.repository, commit)
     there = replace(CLEAN, submodules=keeper.of_tree(store, commit)) if said.limits.submodules else CLEAN
     if files:
         there = run_files.with_inputs(store.repository, store.objects, there, commit, files)
@@ -233,7 +237,6 @@ def reopen(store: Checkpoints, run: str, **how: Unpack[How]) -> Opening:
 
 def _caught_up(seen: Checkpoints, files: RunFiles, newest: Checkpoint) -> tuple[Checkpoints, tuple[str, ...]]:
     """Returns a store as seen from a run's worktree, and what was done for that to be where the run is, a sentence each."""
-    seen.rules.forgive()  # the file is what a commit has, or a phase has made of it: the run goes on, and ends, all the same
     try:
         return seen, rewind.catch_up(seen, files, newest)
     except BaseException:

@@ -10,9 +10,8 @@ from gitckpt.git.command import require_git
 from gitckpt.git.repository import Repository
 from gitckpt.model import times
 from gitckpt.model.checkpoint import HOOK_TRIGGERS
-from gitckpt.model.errors import UsageError
 from gitckpt.model.finding import Finding
-from gitckpt.model.names import shell_word
+from gitckpt.model.names import closest, shell_word
 from gitckpt.model.values import dataclass
 from gitckpt.store import log, remotes
 from gitckpt.store.audit import inventory, worktrees
@@ -94,6 +93,7 @@ def examine(store: Checkpoints, version: tuple[int, ...]) -> list[Finding]:
         *installation.inspect(store.repository, version=version),
         *remotes.inspect(store.repository),
         *_settings(store),
+        *_unknown(store.repository),
         *_locks(store),
         *_maintenance(store.repository),
         *_many(store),
@@ -111,16 +111,35 @@ def _invalid(problem: Problem) -> Finding:
 
 
 def _settings(store: Checkpoints) -> list[Finding]:
-    try:
-        found = settings.read(store.repository)
-    except ConfigError as error:
+    found = settings.read(store.repository)
+    error = found.error
+    if isinstance(error, ConfigError):
         return [Finding("settings-invalid", f"{settings.FILE}:{each.line}", each.text, each.hint or error.hint) for each in error.mistakes]
-    except UsageError as error:
+    if error is not None:
         return [Finding("settings-invalid", settings.FILE, error.message, error.hint)]
     if found.unapproved:
         keys = ", ".join(each.key for each in found.unapproved)
         return [Finding("settings-unapproved", settings.FILE, f"loosens {keys}; until that is allowed here, built-in values apply", _ALLOW)]
     return []
+
+
+def _unknown(repository: Repository) -> list[Finding]:
+    """Return the settings of git below `ckpt.` that nothing reads, such as typing errors."""
+    known = (*settings.NAMES, *installation.SETTINGS)
+    findings = []
+    for name, file in settings.places(repository).items():
+        if name in known:
+            continue
+        close = closest(name, known)
+        sentence = "is no setting that this version knows"
+        cure = "see GIT_CONFIG_COUNT and git -c"
+        if file:
+            sentence += f", and stands in {file}"
+            cure = f"git config --file {shell_word(file)} --unset-all {shell_word(name)}"
+        if close:
+            cure = f"did you mean {close}? To remove it: {cure}"
+        findings.append(Finding("settings-unknown", name, sentence, cure))
+    return findings
 
 
 def _maintenance(repository: Repository) -> list[Finding]:

@@ -39,10 +39,11 @@ def require_correct(repository: Repository, commit: str) -> None:
 
 def _mistakes(repository: Repository, name: str, data: bytes) -> ConfigError | None:
     try:
-        settings.read(repository, ConfigFile(data.decode("utf-8", "surrogateescape"), name))
-    except ConfigError as error:
-        return error
-    return None
+        file = ConfigFile(data.decode("utf-8", "surrogateescape"), name)
+        error = settings.read(repository, file).error
+    except ConfigError as not_toml:
+        error = not_toml
+    return error if isinstance(error, ConfigError) else None
 
 
 def _cure(repository: Repository, commit: str) -> str:

@@ -97,3 +97,5 @@ KEYS: Mapping[str, Key] = {
     "snapshot.timeout": Key("ckpt.snapshottimeout", Table.age, round(_LIMITS.timeout * times.MICRO), times.length_text),
 }
 """The keys of the file, by table. Which value of each is the tighter one, `order` says."""
+
+WORKTREE_DIR = "ckpt.worktreedir"

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from gitckpt.model.errors import UsageError
-
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -28,36 +26,19 @@ class Rules:
         self._tell = tell
         self._ask = ask
         self._told: set[str] = set()
-        self._is_forgiving = False
-
-    def forgive(self) -> None:
-        """Lets `limits` pass over a file with mistakes from now on: in the worktree of a run, which has to come to an end with it."""
-        self._is_forgiving = True
 
     def limits(self) -> Limits:
-        """Returns the limits of captures as they are now; those that are built in, with a word, where the file may be passed over.
-
-        Errors: as `settings.read`.
-        """
-        from gitckpt.store.config import settings
-
-        try:
-            return self.read().limits
-        except UsageError as error:
-            if not self._is_forgiving:
-                raise
-            found = settings.without_file(self._repository).limits  # first: what is wrong may be in git's configuration
-            if error.message not in self._told:
-                self._told.add(error.message)
-                where = settings.path(self._repository)
-                self._tell(f"until {where} is corrected, built-in limits apply to the files: {error.message}")
-            return found
+        """Return the limits of captures as they are now."""
+        return self.read().limits
 
     def read(self) -> Settings:
-        """Returns the settings as they are now. Errors: as `settings.read`."""
+        """Return the settings as they are now."""
         from gitckpt.store.config import settings  # for those alone who need them: not every record does
 
         found = settings.read(self._repository)
+        if found.problem and found.problem not in self._told:
+            self._told.add(found.problem)
+            self._tell(found.problem)
         new = [each for each in found.unapproved if each.digest not in self._told]
         if not new:
             return found

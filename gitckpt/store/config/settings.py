@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from gitckpt.git import config
 from gitckpt.git.contents import attributes
@@ -15,9 +15,9 @@ from gitckpt.model.errors import CkptError, UsageError
 from gitckpt.model.format import budget
 from gitckpt.model.names import first_of
 from gitckpt.model.policy import Policy
-from gitckpt.model.values import dataclass
+from gitckpt.model.values import dataclass, replace
 from gitckpt.store.config import keys, order
-from gitckpt.store.config.file import OBEYED, ConfigFile, read_file, text_of
+from gitckpt.store.config.file import OBEYED, ConfigError, ConfigFile, read_file, text_of
 from gitckpt.store.config.keys import KEYS
 from gitckpt.store.config.table import Mistakes, Table
 from gitckpt.store.snapshot.limits import Limits
@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from gitckpt.store.config.looseness import Loosening
 
 FILE = OBEYED
+NAMES = (*(key.setting for key in KEYS.values()), keys.WORKTREE_DIR)
+"""The settings of git that `read` knows, as git spells them."""
 
 _SETTINGS = """\
 # gitckpt: settings for everybody who works in this repository. `git config ckpt.*` overrides them for one clone.
@@ -102,59 +104,128 @@ class Settings:
         limits: what a snapshot leaves out, and how long it may take.
         worktree_dir: directory for the worktrees of runs, as configured; None for the default place.
         loosened: where the file is looser than what is built in. What of that is not approved does not apply.
+        error: what is wrong with the file or git's configuration; the values are strict ones then.
+        problem: the same in one line that says what applies instead; "" where nothing is wrong.
     """
 
     policy: Policy
     limits: Limits
     worktree_dir: str | None
     loosened: tuple[Loosening, ...] = ()
+    error: UsageError | None = None
+    problem: str = ""
 
     @property
     def unapproved(self) -> tuple[Loosening, ...]:
         """Where the file is looser, and nobody on this machine has approved it."""
         return tuple(each for each in self.loosened if not each.is_approved)
 
+    def require_correct(self) -> None:
+        """Raise the error, for commands that execute or approve what the file says."""
+        if self.error is not None:
+            raise self.error
+
 
 def read(repository: Repository, file: ConfigFile | None = None) -> Settings:
-    """Returns the settings of a repository as seen from one of its worktrees.
+    """Return the settings of a repository as seen from one of its worktrees.
 
-    Where the file loosens what is built in, and nobody on this machine has approved that, the built-in value applies, key by key.
+    Where the file loosens what is built in, and nobody on this machine has approved that, the
+    built-in value applies, key by key.
+
+    A file or a value of git's configuration that cannot be used stops nobody from saving or
+    restoring. Of each key that git's configuration does not set, the strictest value applies then:
+    the built-in one, what can be read of the file, or what the file of HEAD says.
 
     Args:
         repository: seen from there.
         file: what takes the place of the file that is there.
-
-    Raises:
-        ConfigError: the file has mistakes; each is named with its line and the cure.
-        UsageError: the file cannot be read, or a value of git's configuration cannot be understood.
     """
-    file = file or read_file(path(repository))
     read_all = config.read(repository, rf"^(ckpt\.|{attributes.SETTINGS})")
     own = {name: values for name, values in read_all.items() if name.startswith("ckpt.")}
-    overriding = Mistakes("")
-    over = Table({name: keys.own(name, values) for name, values in own.items()}, (), "git config", overriding)
-    tables = _tables(file)
-    owned = {name: key.read(over, key.setting, key.usual) for name, key in KEYS.items() if key.setting in own}
-    said = {name: _said(tables, name) for name in KEYS if name not in owned and _is_in(tables, name)}
-    file.require_correct()
-    for mistake in overriding.found:
-        raise UsageError(mistake.text, hint=mistake.hint)
+    owned, error = _owned(own)
+    said: dict[str, Any] = {}
+    where = path(repository)
+    try:
+        file = file or read_file(where)
+        said = _all_said(file, owned)
+        file.require_correct()
+    except UsageError as found:
+        error = found
+    usual = {name: key.usual for name, key in KEYS.items()}
+    if error is not None:
+        values = _strictest(usual, said, _committed(repository)) | owned
+        strict = _settings(values, own, read_all, ())
+        return replace(strict, error=error, problem=_problem(error, where))
+    assert file is not None
     loosened = _loosened(repository, file, said)
     safe = {each.key: order.tighter(each.key, said[each.key], KEYS[each.key].usual) for each in loosened if not each.is_approved}
-    values = {name: key.usual for name, key in KEYS.items()} | said | safe | owned
+    values = usual | said | safe | owned
     runs = _loosened_by_pipelines(repository, file, values[_RUNS])
     return _settings(values, own, read_all, (*loosened, *runs))
 
 
-def without_file(repository: Repository) -> Settings:
-    """Returns the settings of a repository as if there were no file: built-in values, and those of git's configuration.
+def _owned(own: Mapping[str, list[str]]) -> tuple[dict[str, Any], UsageError | None]:
+    """Return what git's configuration sets of each key, and its first bad value."""
+    mistakes = Mistakes("")
+    said = {name: keys.own(name, values) for name, values in own.items()}
+    table = Table(said, (), "git config", mistakes)
+    owned = {}
+    for name, key in KEYS.items():
+        count = len(mistakes.found)
+        value = key.read(table, key.setting, key.usual) if key.setting in own else None
+        if key.setting in own and len(mistakes.found) == count:
+            owned[name] = value
+    first = next(iter(mistakes.found), None)
+    return owned, None if first is None else UsageError(first.text, hint=first.hint)
 
-    For the files of a run alone: what expires by a policy that nobody has chosen would be gone.
 
-    Raises:
-        UsageError: a value of git's configuration cannot be understood.
+def _all_said(file: ConfigFile, owned: Collection[str] = ()) -> dict[str, Any]:
+    """Return what a file says of each key that git's configuration does not set.
+
+    A mistake counts as the built-in value.
     """
-    return read(repository, ConfigFile("", FILE))
+    tables = _tables(file)
+    wanted = (name for name in KEYS if name not in owned and _is_in(tables, name))
+    return {name: _said(tables, name) for name in wanted}
+
+
+def head_text(repository: Repository) -> str:
+    """Return the text of the file that HEAD has; "" where it has none."""
+    (found,) = repository.cat_file.contents([f"HEAD:{FILE}"], budget.FILE.size)
+    if found is None or found[1] != "blob":
+        return ""
+    return found[2].decode("utf-8", "surrogateescape")
+
+
+def _committed(repository: Repository) -> dict[str, Any]:
+    """Return what the file says that HEAD has, as far as it can be read."""
+    try:
+        return _all_said(ConfigFile(head_text(repository), FILE))
+    except ConfigError:
+        return {}
+
+
+def _strictest(usual: Mapping[str, Any], *said: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the values that keep the longest and capture the least."""
+    values = dict(usual)
+    for each in said:
+        values |= {name: order.tighter(name, value, values[name]) for name, value in each.items()}
+    return values
+
+
+def _problem(error: UsageError, path: str) -> str:
+    """Return in one line what is wrong, where, and what applies instead."""
+    instead = "using built-in settings, or stricter ones that can be read"
+    if not isinstance(error, ConfigError):
+        return f"{error.message}; {instead}"
+    first, *more = error.mistakes
+    count = f" (and {len(more)} more)" if more else ""
+    return f"{FILE}:{first.line}: {first.text}{count}; {instead}, until this is corrected: {path}"
+
+
+def places(repository: Repository) -> dict[str, str]:
+    """Return the settings of git below `ckpt.`, each with the file that sets it; "" for none."""
+    return config.places(repository, r"^ckpt\.")
 
 
 def notice(unapproved: Sequence[Loosening]) -> str:
@@ -239,7 +310,7 @@ def _settings(
     )
     limits["submodules"] = limits["submodules"] == keys.ALL
     limits["timeout"] /= times.MICRO
-    worktree_dir = own["ckpt.worktreedir"][-1] if "ckpt.worktreedir" in own else None
+    worktree_dir = own[keys.WORKTREE_DIR][-1] if keys.WORKTREE_DIR in own else None
     return Settings(Policy(**policy), Limits(**limits, configured=attributes.Configured.of(read_all)), worktree_dir, loosened)
 
 
@@ -284,5 +355,8 @@ def write_template(path: str) -> bool:
 
 
 def is_template(path: str) -> bool:
-    """Tells whether the file is as `write_template` made it."""
-    return text_of(path) == TEMPLATE
+    """Tell whether the file is as `write_template` made it."""
+    try:
+        return text_of(path) == TEMPLATE
+    except UsageError:
+        return False

@@ -25,6 +25,10 @@ _MODES = ("auto", "config", "files", "external", "none")
 CONFIG_HOOKS_SINCE = (2, 54)
 """The first git that takes hooks from its configuration."""
 
+_OURS = (git_settings.MODE, git_settings.CHOSEN, git_settings.DIRECTORY, git_settings.SET_BY_INIT)
+SETTINGS = tuple(name.lower() for name in _OURS)
+"""The settings of git that hooks have, as git spells them."""
+
 _INIT = "git ckpt init"
 _AT_COMMIT = "post-commit"
 _MISSED = ("hook-missing", "hook-external-missing", "hook-not-executable", "hook-shadowed", "interpreter-missing", "package-missing")

@@ -46,6 +46,8 @@ class Maintained:
 def maintain(repository: Repository) -> None:
     """Expires checkpoints and runs, sweeps leftovers, packs refs and objects where many are loose; notes how it ended, for `last`.
 
+    While the settings have a mistake, nothing expires: nobody sees which values apply instead.
+
     Args:
         repository: seen from any of its worktrees.
 
@@ -56,12 +58,15 @@ def maintain(repository: Repository) -> None:
         require_git()
         with Checkpoints(repository, adapter="plumbing") as store:
             found = settings.read(repository)
+            if found.problem:
+                log.append(repository, f"maintenance: nothing expires: {found.problem}")
             if found.unapproved:
                 log.append(repository, f"maintenance: {settings.notice(found.unapproved)}")
             doubt = clock.doubt(repository, store.clock())
             if doubt is not None:
                 log.append(repository, f"maintenance: {doubt}")
-            expiry.expire(store, NOTHING_EXPIRES if doubt is not None else found.policy, all_walked=True)
+            policy = NOTHING_EXPIRES if doubt is not None or found.problem else found.policy
+            expiry.expire(store, policy, all_walked=True)
             _deepen(store)
         pack(repository)
         collect(repository)

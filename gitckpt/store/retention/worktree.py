@@ -21,7 +21,7 @@ from gitckpt.git.repository import Repository
 from gitckpt.git.worktree import administration, modules
 from gitckpt.git.worktree.administration import main_worktree
 from gitckpt.model.checkpoint import Checkpoint, Omitted
-from gitckpt.model.errors import NotFoundError, UsageError, WorktreeError
+from gitckpt.model.errors import NotFoundError, WorktreeError
 from gitckpt.model.names import first_of, shell_word
 from gitckpt.model.values import replace
 from gitckpt.store.config import settings
@@ -273,12 +273,9 @@ def _unsaved(store: Checkpoints, newest: Checkpoint, path: str) -> list[str]:
 
 
 def _limits(seen: Checkpoints) -> Limits:
-    """Returns the limits of a capture; those that are built in, with a word, where the file there has mistakes, or the run never went."""
-    try:
-        return settings.read(seen.repository).limits
-    except UsageError:
-        seen.rules.forgive()
-        return seen.rules.limits()
+    """Return the limits of a capture; tell of mistakes, but ask nobody to approve anything."""
+    found = settings.read(seen.repository)
+    return found.limits if not found.problem else seen.rules.limits()
 
 
 def _differing(there: Repository, before: Contents, after: Contents, commit: str) -> list[str]:

@@ -8,7 +8,7 @@ from gitckpt.git.repository import BRANCHES, Repository
 from gitckpt.git.worktree import administration, modules
 from gitckpt.model.arguments import require_path
 from gitckpt.model.checkpoint import CLEAN, IMPORT, Checkpoint
-from gitckpt.model.errors import UsageError, WorktreeError
+from gitckpt.model.errors import WorktreeError
 from gitckpt.model.names import quoted, shell_word
 from gitckpt.model.values import replace
 from gitckpt.store import chains
@@ -22,7 +22,6 @@ from gitckpt.store.worktrees.opener import Opened, Wish
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from gitckpt.store.config.settings import Settings
     from gitckpt.store.records.entry import Entry
 
 
@@ -54,7 +53,7 @@ def resume(
             raise WorktreeError(f"{directory} is nowhere, as the current directory does not exist any more", hint=hint) from None
     repository = store.repository
     checkpoint, is_elsewhere = _from_here(store, checkpoint)
-    said = _settings(store)
+    said = store.rules.read()
     newest = heads.newest(store.index, store.repository, checkpoint.run) if checkpoint.run is not None else None
     in_run = newest is not None and checkpoint.id == newest.id and _is_of_run(store, newest)
     name = checkpoint.run if in_run and checkpoint.run else checkpoint.id
@@ -116,16 +115,6 @@ def _from_here(store: Checkpoints, checkpoint: Checkpoint) -> tuple[Checkpoint, 
         return checkpoint, None
     remark = f"no commit that {checkpoint.imported.path} names is here: the worktree begins with {head[:10]}, which is checked out"
     return replace(checkpoint, git_sha=head, worktree=None), remark
-
-
-def _settings(store: Checkpoints) -> Settings:
-    """Returns the settings; of a run's worktree those without the file, where that has mistakes: the run is seen from there alone."""
-    try:
-        return store.rules.read()
-    except UsageError:
-        if ownership.owner(store.repository) is None:
-            raise
-        return settings.without_file(store.repository)  # whoever goes on with the run says so
 
 
 def _with_submodules(store: Checkpoints, checkpoint: Checkpoint) -> Checkpoint:
@@ -213,7 +202,7 @@ def _branch(store: Checkpoints, checkpoint: Checkpoint) -> tuple[str | None, str
 
 
 def known_root(repository: Repository) -> str | None:
-    """Returns where worktrees are made, for those that look and change nothing: as far as the settings can be understood.
+    """Returns where worktrees are made, for those that look and change nothing.
 
     Args:
         repository: seen from any of its worktrees.
@@ -222,10 +211,6 @@ def known_root(repository: Repository) -> str | None:
         The directory; None where there is no such place.
     """
     try:
-        configured = settings.read(repository).worktree_dir
-    except UsageError:
-        configured = None
-    try:
-        return opener.default_root(repository, configured)
+        return opener.default_root(repository, settings.read(repository).worktree_dir)
     except WorktreeError:
         return None
