@@ -13,9 +13,14 @@ from gitckpt.model import phase
 from gitckpt.model.errors import NotFoundError
 from gitckpt.model.names import closest, folded
 from gitckpt.model.values import replace
+from gitckpt.store.config import settings
 from gitckpt.store.config.file import ConfigFile, text_of
 from gitckpt.store.config.settings import STEPS
 from gitckpt.store.config.table import Table
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from gitckpt.git.repository import Repository
 
 SUPERPOWERS = "superpowers"
 """The graph that a run has where nobody says otherwise."""
@@ -40,7 +45,16 @@ def read(path: str, name: str) -> Graph:
         NotFoundError: there is no such graph; those there are are named.
         UsageError: the file cannot be read.
     """
-    found = parse(text_of(path), path)
+    return _named(name, text_of(path), path)
+
+
+def read_head(repository: Repository, name: str) -> Graph:
+    """Return a step graph of the file that HEAD has. Errors: as `read`."""
+    return _named(name, settings.head_text(repository), f"HEAD:{settings.FILE}")
+
+
+def _named(name: str, text: str, path: str) -> Graph:
+    found = parse(text, path)
     if name not in found and name == SUPERPOWERS:
         return preset()
     if name in found:

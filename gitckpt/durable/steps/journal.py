@@ -108,7 +108,7 @@ def read(store: Checkpoints, where: ReportPlace) -> Checkpoint:
 
 
 def graph_of(store: Checkpoints, state: Mapping[str, Any], wanted: str | None = None) -> Graph:
-    """Returns the steps of a run.
+    """Returns the steps of a run: as HEAD has them where the file cannot be read.
 
     Args:
         state: of the run.
@@ -122,7 +122,16 @@ def graph_of(store: Checkpoints, state: Mapping[str, Any], wanted: str | None = 
     if own is not None and wanted is not None and own != wanted:
         raise UsageError(f"the run has the steps of {own}, not those of {wanted}", hint="leave out --graph, or start another run")
     top = store.repository.worktree or main_worktree(store.repository) or ""
-    return graph_file.read(os.path.join(top, settings.FILE), own or wanted or graph_file.SUPERPOWERS)
+    name = own or wanted or graph_file.SUPERPOWERS
+    try:
+        return graph_file.read(os.path.join(top, settings.FILE), name)
+    except UsageError as error:
+        if not store.rules.read().problem:  # the mistake is in the steps themselves
+            raise
+        try:
+            return graph_file.read_head(store.repository, name)
+        except CkptError:
+            raise error from None
 
 
 def home(store: Checkpoints, run: str) -> str | None:
