@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from gitckpt.git.command import BOUNDED, Standby
 from gitckpt.git.objects.encoding import OVERSIZED
+from gitckpt.git.process import cure_of_promised
 from gitckpt.model.errors import CkptError
 
 TYPE_CHECKING = False
@@ -21,6 +22,10 @@ _CHUNK = 1 << 20
 
 _MALFORMED = ("too-short tree", "malformed mode in tree entry", "empty filename in tree entry", "truncated tree")
 """What git ends with where a tree on the way to what is asked for is none."""
+
+
+_UNREADABLE = (*_MALFORMED, " is corrupt", "from promisor remote")
+"""The same, where a tree on the way is damaged, or the object is one that a partial clone lacks."""
 
 
 class CatFile:
@@ -56,13 +61,19 @@ class CatFile:
             child = self._standby.take()
             try:
                 _ask(child, b"".join(some))
-                answers = [_header(child.read_line(), child) for _ in some]
+                for _ in some:
+                    line = child.read_line()
+                    done += 1
+                    if not line:
+                        _ended(child, unless=("from promisor remote",))
+                        break
+                    if (answer := _header(line)) is not None:
+                        found.append(answer[0])
+                else:
+                    self._standby.give_back(child)
             except BaseException:
                 child.stop()
                 raise
-            self._standby.give_back(child)
-            found += [answer[0] for answer in answers if answer is not None]
-            done += len(some)
         return found
 
     def contents(self, names: Sequence[str], most: int | None = None) -> Iterator[tuple[str, str, bytes] | None]:
@@ -117,7 +128,7 @@ class CatFile:
                     line = child.read_line()
                     done += 1
                     if not line:
-                        _ended(child, unless=(*_MALFORMED, " is corrupt"))  # a tree that leads to what was named
+                        _ended(child, unless=_UNREADABLE)
                         yield None
                         break
                     header = _header(line)
@@ -229,12 +240,10 @@ def _ask(child: Child, data: bytes) -> None:
         _ended(child)
 
 
-def _header(line: bytes, child: Child | None = None) -> tuple[str, str, int] | None:
+def _header(line: bytes) -> tuple[str, str, int] | None:
     parts = line.split(b" ")
     if len(parts) == 3 and parts[2].isdigit():
         return parts[0].decode("ascii"), parts[1].decode("ascii"), int(parts[2])
-    if not line and child is not None:
-        _ended(child)
     return None
 
 
@@ -244,4 +253,5 @@ def _ended(child: Child, *, unless: Sequence[str] = ()) -> None:
     if not any(text in complaint for text in unless):
         said = complaint.strip().splitlines()
         why = f": {said[-1].removeprefix('fatal: ')}" if said else ""
-        raise CkptError(f"git cat-file ended unexpectedly{why}", hint="check the repository: git fsck") from None
+        hint = cure_of_promised(complaint) or "check the repository: git fsck"
+        raise CkptError(f"git cat-file ended unexpectedly{why}", hint=hint) from None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from gitckpt.git.process import Child, Completed, GitError, environment, git_executable
+from gitckpt.git.process import MAY_FETCH, OFFLINE, Child, Completed, GitError, environment, git_executable
 from gitckpt.model.errors import RepositoryError
 
 TYPE_CHECKING = False
@@ -32,9 +32,6 @@ BOUNDED = ("-c", "core.packedGitWindowSize=8m", "-c", "core.packedGitLimit=64m")
 
 STREAMED = ("-c", "core.bigFileThreshold=32m", *BOUNDED)
 """The same for those that read contents of any size: git has no large file in memory as a whole."""
-
-AS_GC = {"GIT_NO_LAZY_FETCH": "1"}
-"""Variables under which git sees what a gc sees: it fetches nothing that a partial clone lacks."""
 
 _OURS = (
     *("-c", "core.fsmonitor=false"),  # a program of the user's that git starts, and that may stay
@@ -181,7 +178,8 @@ class Git:
 
     @staticmethod
     def _environment(env: Mapping[str, str] | None, *, locks: bool) -> dict[str, str]:
-        whole = environment(env)
+        may_fetch = env is not None and env.items() >= MAY_FETCH.items()
+        whole = environment(env if may_fetch else {**OFFLINE, **(env or {})})
         for name in _THEIRS:
             if env is None or name not in env:
                 whole.pop(name, None)

@@ -6,6 +6,7 @@ import os
 import time
 
 from gitckpt.git import disk
+from gitckpt.git.command import Git
 from gitckpt.git.files import validity
 
 TYPE_CHECKING = False
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
 _NAMING = ("include.path", "core.excludesfile", "core.attributesfile")
 """Settings that name a file."""
 
+_OURS = "ckpt."
 _PLACES = ("HOME", "XDG_CONFIG_HOME")
 _OFF = ("", "false", "no", "off", "0")
 
@@ -27,12 +29,15 @@ def read(repository: Repository, pattern: str) -> dict[str, list[str]]:
 
     Returns:
         Values by name in git's canonical spelling (section and key lower case), in the order git reads them; the last one counts.
+        Settings of gitckpt in a file that is tracked are left out (`tracked`).
     """
     import re
 
     settings: dict[str, list[str]] = {}
-    for _, name, value in _entries(repository):
-        if re.search(pattern, name):
+    entries = _entries(repository)
+    files = _tracked(repository, entries)
+    for place, name, value in entries:
+        if re.search(pattern, name) and not (place in files and name.startswith(_OURS)):
             settings.setdefault(name, []).append(value)
     return settings
 
@@ -42,6 +47,43 @@ def places(repository: Repository, pattern: str) -> dict[str, str]:
     import re
 
     return {name: place for place, name, _ in _entries(repository) if re.search(pattern, name)}
+
+
+def tracked(repository: Repository) -> dict[str, list[str]]:
+    """Return the files with settings of gitckpt that are tracked here, and the names of these.
+
+    `include.path` may lead to such a file: a branch decides what it says. The user's own
+    `~/.gitconfig` counts also where the home directory is a repository.
+    """
+    files = _tracked(repository, _entries(repository))
+    return {os.path.normpath(place): names for place, names in files.items()}
+
+
+def _tracked(repository: Repository, entries: ConfigEntries) -> dict[str, list[str]]:
+    found: dict[str, list[str]] = {}
+    known: list[str] = []
+    for place, name, _ in entries:
+        if place and name.startswith(_OURS):
+            known = known or _always_read(repository)
+            if place not in known:
+                found.setdefault(place, []).append(name)
+    return {place: names for place, names in found.items() if _is_tracked(repository, place)}
+
+
+def _is_tracked(repository: Repository, place: str) -> bool:
+    worktrees = {repository.worktree: repository.git}
+    main, name = os.path.split(repository.common_dir)
+    if name == ".git" and main not in worktrees:
+        worktrees[main] = Git(repository.common_dir, main)
+    for top, git in worktrees.items():
+        if top is None:
+            continue
+        path = os.path.normpath(os.path.join(top, place))
+        for each in {path, os.path.realpath(path)}:
+            words = ("--literal-pathspecs", "ls-files", "-z", "--", each)
+            if each.startswith(f"{top}/") and git.run(*words).out:
+                return True
+    return False
 
 
 def read_local(repository: Repository, pattern: str) -> dict[str, list[str]]:
@@ -117,15 +159,27 @@ def _variables() -> dict[str, str]:
     return {name: value for name, value in os.environ.items() if name in _PLACES or name.startswith("GIT_CONFIG")}
 
 
-def _files(repository: Repository, entries: ConfigEntries) -> list[str]:
-    home = os.path.expanduser("~")
-    shared = os.path.join(os.environ.get("XDG_CONFIG_HOME") or os.path.join(home, ".config"), "git")
-    found = [
+def _shared() -> str:
+    """Return the directory of the user's configuration that is not `~/.gitconfig`."""
+    home = os.environ.get("XDG_CONFIG_HOME") or os.path.join(os.path.expanduser("~"), ".config")
+    return os.path.join(home, "git")
+
+
+def _always_read(repository: Repository) -> list[str]:
+    """Return the files of configuration that git reads without being told to."""
+    return [
         os.environ.get("GIT_CONFIG_SYSTEM") or "/etc/gitconfig",
-        *([os.environ["GIT_CONFIG_GLOBAL"]] if os.environ.get("GIT_CONFIG_GLOBAL") else [os.path.join(home, ".gitconfig")]),
-        *(os.path.join(shared, name) for name in ("config", "ignore", "attributes")),
+        os.environ.get("GIT_CONFIG_GLOBAL") or os.path.join(os.path.expanduser("~"), ".gitconfig"),
+        os.path.join(_shared(), "config"),
         os.path.join(repository.common_dir, "config"),
         *(os.path.join(place, "config.worktree") for place in (repository.common_dir, repository.git_dir)),
+    ]
+
+
+def _files(repository: Repository, entries: ConfigEntries) -> list[str]:
+    found = [
+        *_always_read(repository),
+        *(os.path.join(_shared(), name) for name in ("ignore", "attributes")),
         "/etc/gitattributes",
     ]
     for place, name, value in entries:

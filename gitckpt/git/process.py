@@ -28,9 +28,37 @@ LOCAL_VARIABLES = (
 Left in place, they would make a call for another worktree write into the caller's index."""
 
 _QUIET = {"LC_ALL": "C", "LANGUAGE": "C", "GIT_TERMINAL_PROMPT": "0"}
+
+OFFLINE = {"GIT_NO_LAZY_FETCH": "1", "GIT_ALLOW_PROTOCOL": ""}
+"""Variables under which git fetches nothing, whatever its configuration says.
+
+A remote may be a command (`ext::`), and git before 2.39.4 knows only the second one.
+"""
+
+LOCAL_ONLY = {"GIT_ALLOW_PROTOCOL": "file"}
+"""Variables for a fetch from another repository on this machine."""
+
+MAY_FETCH = {"GIT_NO_LAZY_FETCH": "0"}
+"""Variables for a command that fetches on purpose, over the protocols that the user allows."""
+
+_NO_LAZY_FETCH = "warning: lazy fetching disabled; some objects may not be available"
+"""What git 2.39.4 and later say of `GIT_NO_LAZY_FETCH`, before the error."""
+
 _CHUNK = 65536
 _UNREADABLE = "git reads no ref until that line is taken out of the file; keep a copy, then see what is missing: git ckpt verify"
 _SIGKILL, _SIGPIPE, _SIGTERM = 9, 13, 15  # importing `signal` for their names would cost the hook 6 ms
+
+
+_PROMISED = "could not fetch "
+"""What git says of an object that a partial clone lacks, before its oid."""
+
+
+def cure_of_promised(complaint: str) -> str | None:
+    """Returns how to fetch an object that git lacks in a partial clone; None where it lacks none."""
+    oid = complaint.partition(_PROMISED)[2].partition(" ")[0]
+    if not oid or "promisor remote" not in complaint:
+        return None
+    return f"gitckpt fetches nothing to look at it; fetch it: git cat-file -e {oid}"
 
 
 def ending(code: int) -> str:
@@ -48,12 +76,14 @@ class GitError(CkptError):
     """
 
     def __init__(self, command: Sequence[str], code: int, stderr: str, *, hint: str | None = None) -> None:
-        lines = [line.strip() for line in stderr.splitlines() if line.strip()]
+        stripped = (line.strip() for line in stderr.splitlines())
+        lines = [line for line in stripped if line and line != _NO_LAZY_FETCH]
         said = "; ".join([*lines, ending(code)] if code < 0 or not lines else lines)
         words = (word for before, word in zip(["", *command], command, strict=False) if before != "-C")
         name = next((word for word in words if not word.startswith("-") and "=" not in word), "git")
         if hint is None and ("unexpected line in" in said or "unterminated line in" in said):  # of `packed-refs`: it says in which
             hint = _UNREADABLE
+        hint = hint or cure_of_promised(said)
         super().__init__(f"git {name} failed: {said}", hint=hint)
         self.command = list(command)
         self.code = code

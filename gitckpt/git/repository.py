@@ -293,7 +293,8 @@ def discover(path: str = ".", *, meanwhile: Callable[[], object] | None = None, 
         by_variables: whether `GIT_DIR` and the like are respected.
 
     Raises:
-        RepositoryError: there is none, git refuses it, or git itself is older than `command.MINIMUM`.
+        RepositoryError: there is none, git refuses it, or git itself is older than `command.MINIMUM`;
+            or it is a bare one that lies in the worktree of another.
     """
     if not os.path.isdir(path):
         raise RepositoryError(f"no such directory: {path}")
@@ -312,11 +313,41 @@ def discover(path: str = ".", *, meanwhile: Callable[[], object] | None = None, 
         raise RepositoryError(f"{git_executable()} does not answer as git does", hint="name another one in GITCKPT_GIT")
     bare, inside, object_format, rest = said
     if bare == "true" or inside == "true":
-        return Repository(rest.removesuffix("\n"), None, object_format)
-    if done.code != 0:
+        git_dir, worktree = rest.removesuffix("\n"), None
+    elif done.code != 0:
         raise _refused(path, done, by_variables=by_variables)
-    git_dir, worktree = _two_paths(rest.removesuffix("\n"))
+    else:
+        git_dir, worktree = _two_paths(rest.removesuffix("\n"))
+    if not (by_variables and "GIT_DIR" in os.environ):
+        _require_no_stranger(path, git_dir)
     return Repository(git_dir, worktree, object_format)
+
+
+def _require_no_stranger(path: str, git_dir: str) -> None:
+    """Refuse a repository without `.git` that was only found, in the worktree of another one.
+
+    A branch can track such a directory, with a configuration whose commands git runs. It cannot
+    track one called `.git`. git's own remedy, `safe.bareRepository`, refuses all bare repositories.
+    What the configuration says, `core.bare` and `core.worktree` too, decides nothing here.
+    """
+    own = os.path.realpath(git_dir)
+    if ".git" in own.split(os.sep) or not f"{os.path.realpath(path)}/".startswith(f"{own}/"):
+        return
+    above = own
+    while (parent := os.path.dirname(above)) != above:
+        above = parent
+        dot_git = os.path.join(above, ".git")
+        if os.path.isfile(dot_git):
+            common = common_dir(os.path.realpath(_named_above(above)))
+            if own == common or own.startswith((f"{common}/worktrees/", f"{common}/modules/")):
+                return  # a worktree of its own around it: `.git` leads to `.bare` beside it
+        elif not os.path.lexists(os.path.join(dot_git, "HEAD")):
+            continue
+        from gitckpt.model.names import shell_word
+
+        message = f"{own} is a bare repository in the worktree {above}: its settings may come from a branch"
+        trusted = f"if you trust it: git --git-dir={shell_word(own)} ckpt …"
+        raise RepositoryError(message, hint=f"{trusted}; for the repository around it: cd {shell_word(above)}")
 
 
 def _two_paths(lines: str) -> tuple[str, str]:

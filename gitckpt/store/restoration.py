@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 
+from gitckpt.git.process import GitError, cure_of_promised
 from gitckpt.model.arguments import paths_of, require_callable, require_path, words
 from gitckpt.model.checkpoint import Checkpoint
 from gitckpt.model.errors import UsageError, WorktreeError
@@ -161,7 +162,16 @@ class Restoration(Upkeep):
         except FileNotFoundError:  # it is gone: they count from the top
             place = []
         patterns = [os.fsdecode(path) for path in paths]
-        return repository.git.run(*place, "diff", "--no-color", *words("options", options), old, new, "--", *patterns).out
+        options = words("options", options)
+        try:
+            return repository.git.run(*place, "diff", "--no-color", *options, old, new, "--", *patterns).out
+        except GitError as error:
+            if cure_of_promised(error.stderr) is None:
+                raise
+            raise WorktreeError(
+                "contents of files are missing here: this is a partial clone, and diff fetches nothing",
+                hint=f"fetch them: git diff --numstat {old} {new}; then run the command again",
+            ) from None
 
     def file(self, checkpoint: Checkpoint | str, path: _Path, *, beside: bool = False) -> bytes:
         """Returns the content of a file of a checkpoint: as git stores it; or byte for byte, where git would write that otherwise.

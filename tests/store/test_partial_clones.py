@@ -166,22 +166,50 @@ def test_offline_resume_names_what_is_missing_and_leaves_nothing(clone: Clone, m
     assert os.listdir(tmp_path / "there") == []
 
 
-def test_offline_without_trees(make_store: MakeStore, clone: Clone, tmp_path: Path) -> None:
-    """A clone that lacks directories as well: what is not known is not taken to be empty."""
+@pytest.fixture
+def treeless(clone: Clone, tmp_path: Path) -> Clone:
+    """A clone that lacks directories as well."""
     place = tmp_path / "treeless"
     clone.git("clone", "--quiet", "--filter=tree:0", f"file://{tmp_path / 'origin'}", str(place))
-    here = Clone(place)
+    return Clone(place)
+
+
+def test_restore_and_resume_fetch_missing_directories(make_store: MakeStore, treeless: Clone) -> None:
+    store = make_store(treeless, "auto")
+    made = treeless.record(store, 1)
+    opened = Clone(Path(resume(inside(store), made).path), treeless.main)
+    restore(inside(store), treeless.record(store, 0))
+    for there, version in ((opened, 1), (treeless, 0)):
+        expected = {name: (0o100644, content(name, version).encode()) for name in FILES}
+        files = there.fingerprint()["files"]
+        assert isinstance(files, dict)
+        assert {name: files[name] for name in FILES} == expected
+
+
+def test_offline_without_trees(make_store: MakeStore, treeless: Clone, tmp_path: Path) -> None:
+    """What is not known is not taken to be empty."""
+    here = treeless
     store = make_store(here, "auto")
     made = here.record(store, 1)
     (tmp_path / "origin").rename(tmp_path / "elsewhere")
     change(here)
     before = here.fingerprint()
-    said = []
-    for bring_back in (lambda: restore(inside(store), made), lambda: resume(inside(store), made, str(tmp_path / "there"))):
-        with pytest.raises(CkptError) as caught:
-            bring_back()
-        said.append((caught.value.message, caught.value.hint))
-        assert here.fingerprint() == before
     tree = here.git("cat-file", "commit", made.git_sha).split()[1]
-    message = f"git cat-file ended unexpectedly: could not fetch {tree} from promisor remote"
-    assert said == [(message, "check the repository: git fsck")] * 2
+    bring_back = (lambda: restore(inside(store), made), lambda: resume(inside(store), made, str(tmp_path / "there")))
+    for attempt in bring_back:
+        with pytest.raises(WorktreeError) as caught:
+            attempt()
+        refused(caught.value, {tree})
+        assert here.fingerprint() == before
+
+
+def test_diff_fetches_nothing_and_names_the_command_that_does(clone: Clone, make_store: MakeStore) -> None:
+    store = make_store(clone, "auto")
+    old, new = (clone.record(store, version) for version in (0, 1))
+    packs = clone.packs()
+    with pytest.raises(WorktreeError, match="contents of files are missing here") as caught:
+        store.diff(old, new)
+    assert clone.packs() == packs
+    command = str(caught.value.hint).removeprefix("fetch them: ").partition(";")[0]
+    clone.git(*command.split()[1:])
+    assert b"+README 1" in store.diff(old, new)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,11 +14,14 @@ import pytest
 from gitckpt.git.repository import discover
 from gitckpt.model.errors import CkptError, UsageError
 from gitckpt.model.policy import DAY, Policy
+from gitckpt.store.audit import doctor
 from gitckpt.store.config import settings
 from gitckpt.store.config.file import ConfigError
 from gitckpt.store.config.settings import Settings
 from gitckpt.store.snapshot.limits import SECRETS, Limits
+from gitckpt.store.store import inside
 from tests.conftest import Checkout, allow
+from tests.store.conftest import MakeStore
 
 ROOT = Path(__file__).parent.parent.parent
 DEFAULT = Settings(
@@ -290,3 +294,39 @@ class TestWriting:
         with pytest.raises(CkptError) as caught:
             settings.write_template(str(path))
         assert caught.value.message == f"cannot write {path}: {os.strerror(2)}"
+
+
+class TestSettingsOfGitInATrackedFile:
+    """A branch decides what such a file says."""
+
+    @pytest.fixture
+    def including(self, main_checkout: Checkout) -> Checkout:
+        main_checkout.git("config", "include.path", "../shared.cfg")
+        main_checkout.write("shared.cfg", "[ckpt]\n    olderThan = 1d\n    worktreeDir = /elsewhere\n")
+        return main_checkout
+
+    def test_they_do_not_count(self, including: Checkout, tmp_path: Path) -> None:
+        including.git("worktree", "add", "--quiet", str(tmp_path / "linked"))
+        including.git("add", "shared.cfg")
+        for place in (including.path, tmp_path / "linked"):
+            found = settings.read(discover(str(place)))
+            assert (found.policy, found.worktree_dir) == (Policy(), None)
+
+    def test_one_that_is_not_tracked_is_the_users_own(self, including: Checkout) -> None:
+        found = settings.read(discover(str(including.path)))
+        assert found.worktree_dir == "/elsewhere"
+
+    def test_the_users_own_file_counts_where_the_home_directory_is_a_repository(
+        self, make_checkout: Callable[..., Checkout], sealed: Path
+    ) -> None:
+        home = make_checkout(str(sealed))
+        home.git("config", "--global", "ckpt.worktreeDir", "/elsewhere")
+        home.git("add", ".gitconfig")
+        assert settings.read(discover(str(sealed))).worktree_dir == "/elsewhere"
+
+    def test_doctor_names_them(self, including: Checkout, make_store: MakeStore) -> None:
+        including.git("add", "shared.cfg")
+        said = doctor.diagnose(inside(make_store(including))).findings
+        found = [each for each in said if each.code == "settings-tracked"]
+        assert [os.path.normpath(each.object) for each in found] == [str(including.path / "shared.cfg")]
+        assert "ckpt.olderthan, ckpt.worktreedir" in found[0].sentence

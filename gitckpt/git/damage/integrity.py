@@ -7,7 +7,7 @@ import os
 import threading
 from collections.abc import Callable, Collection, Iterator, Sequence
 
-from gitckpt.git.command import AS_GC, LEAN, STREAMED
+from gitckpt.git.command import LEAN, STREAMED
 from gitckpt.git.files import regular
 from gitckpt.git.filesystem import names_in
 from gitckpt.git.graph import kinds, partial
@@ -83,7 +83,7 @@ def present(repository: Repository) -> set[str]:
 
 def _present(repository: Repository) -> list[bytes]:
     words = ("cat-file", "--batch-all-objects", "--unordered", "--buffer", "--batch-check=%(objectname)")
-    return repository.git.run(*words, env=AS_GC).out.split()
+    return repository.git.run(*words).out.split()
 
 
 def _unreadable(repository: Repository, oids: Sequence[bytes], progress: Counted | None = None) -> set[str]:
@@ -110,7 +110,7 @@ def unneeded(repository: Repository, oids: Collection[str]) -> set[str]:
         left.difference_update(line[: line.find(b" ")].decode("ascii") if b" " in line else line.decode("ascii") for line in lines)
 
     words = ("rev-list", "--objects", "--all", "--reflog", "--indexed-objects")
-    done = repository.git.each_line(*LEAN, *words, take=take, env=AS_GC, ok=(0, 1, 128)) if left else None
+    done = repository.git.each_line(*LEAN, *words, take=take, ok=(0, 1, 128)) if left else None
     return left if done is not None and done.code == 0 else set()
 
 
@@ -125,7 +125,7 @@ class _Reading:
     def __init__(self, repository: Repository, oids: Sequence[bytes]) -> None:
         self._oids = oids
         self._new_hash = hashlib.sha256 if repository.object_format == "sha256" else hashlib.sha1
-        self._child: Child = repository.git.start(*STREAMED, "cat-file", "--batch", "--buffer", env=AS_GC)
+        self._child: Child = repository.git.start(*STREAMED, "cat-file", "--batch", "--buffer")
         self._data = b""
         self._at = 0
 

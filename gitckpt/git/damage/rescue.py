@@ -8,7 +8,6 @@ Imported by the hook while a gc runs, and for a minute after one; what is needed
 
 from __future__ import annotations
 
-from gitckpt.git.command import AS_GC
 from gitckpt.git.objects.anchor import gc_is_running
 from gitckpt.git.process import GitError
 from gitckpt.model.errors import BusyError, CkptError
@@ -74,7 +73,7 @@ def _is_promised(repository: Repository) -> bool:
 
 def _lost(repository: Repository, revs: list[str]) -> list[str] | None:
     """Returns what is missing of a commit; None where git cannot tell."""
-    done = repository.git.run("rev-list", "--objects", "--no-object-names", "--missing=print", *revs, env=AS_GC, ok=(0, 128))
+    done = repository.git.run("rev-list", "--objects", "--no-object-names", "--missing=print", *revs, ok=(0, 128))
     if done.code == 0:
         return [line[1:].decode("ascii") for line in done.out.splitlines() if line.startswith(b"?")]
     return [revs[0]] if repository.cat_file.info(revs[0]) is None else None

@@ -10,7 +10,6 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from types import TracebackType
 
 from gitckpt.git import config
-from gitckpt.git.command import AS_GC
 from gitckpt.git.damage import integrity
 from gitckpt.git.objects import pack
 from gitckpt.git.objects.encoding import object_id
@@ -161,7 +160,7 @@ class Salvage:
     def _find_in_store(self, place: str, oids: Sequence[str]) -> set[str]:
         found = set()
         for oid in oids:  # one by one: git ends at what is damaged there as well
-            env = {**AS_GC, "GIT_OBJECT_DIRECTORY": place}
+            env = {"GIT_OBJECT_DIRECTORY": place}
             out = self._repository.git.run("cat-file", "--batch", data=f"{oid}\n".encode("ascii"), env=env, ok=(0, 128)).out
             head, _, rest = out.partition(b"\n")
             words = head.decode("ascii", "replace").split(" ")

@@ -11,7 +11,7 @@ import os
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from itertools import chain, islice
 
-from gitckpt.git.command import AS_GC, LEAN
+from gitckpt.git.command import LEAN
 from gitckpt.git.graph import partial, reachability
 from gitckpt.git.objects.encoding import DIRECTORY, GITLINK, decode_tree
 from gitckpt.git.repository import Repository
@@ -71,7 +71,7 @@ def lacking(repository: Repository, objects: Objects, roots: Iterable[str], dama
     remaining, before = iter(roots), list[str]()
     while complaint is None and not found and (lot := list(islice(remaining, reachability.LOT))):
         asked = chain(lot, (f"^{root}" for root in before))
-        done = repository.git.each_line(*words, take=look, data=reachability.lines_of(asked), env=AS_GC, ok=(0, 128))
+        done = repository.git.each_line(*words, take=look, data=reachability.lines_of(asked), ok=(0, 128))
         complaint = done.complaint if done.code else None
         before = lot[-reachability.END :]
     if complaint is None and not found:
@@ -185,7 +185,7 @@ def _references(found: tuple[str, bytes], object_format: str, *, is_cut: bool) -
 
 def _present(repository: Repository) -> set[str]:
     """Returns all objects that are there, without fetching any."""
-    out = repository.git.run("cat-file", "--batch-all-objects", "--unordered", "--batch-check=%(objectname)", env=AS_GC).out
+    out = repository.git.run("cat-file", "--batch-all-objects", "--unordered", "--batch-check=%(objectname)").out
     return set(out.decode("ascii").split())
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gitckpt.git.command import AS_GC, BOUNDED
+from gitckpt.git.command import BOUNDED
 from gitckpt.git.graph.reachability import lines_of
 
 TYPE_CHECKING = False
@@ -29,5 +29,5 @@ def unlike(repository: Repository, oids: Iterable[str], usual: str) -> dict[str,
                 found[oid] = None if kind == "missing" else kind
 
     words = ("cat-file", "--batch-check=%(objectname) %(objecttype)", "--buffer")
-    repository.git.each_line(*BOUNDED, *words, take=look, data=lines_of(oids), env=AS_GC)
+    repository.git.each_line(*BOUNDED, *words, take=look, data=lines_of(oids))
     return found

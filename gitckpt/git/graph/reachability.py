@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from itertools import chain, islice
 
-from gitckpt.git.command import AS_GC, LEAN
+from gitckpt.git.command import LEAN
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ def beyond(git: Git, commits: Collection[str], tips: Collection[str]) -> set[str
         left.difference_update(line.decode("ascii") for line in lines)
 
     if tips:
-        git.each_line(*LEAN, "rev-list", "--ignore-missing", "--stdin", take=discard, data=lines_of(tips), env=AS_GC)
+        git.each_line(*LEAN, "rev-list", "--ignore-missing", "--stdin", take=discard, data=lines_of(tips))
     return left
 
 
@@ -119,7 +119,7 @@ def _walk(git: Git, revs: Iterable[str], *options: str) -> set[str]:
     """Returns the oids that git says, told many revisions, which need not be in memory at once."""
     found: set[str] = set()
     words = (*LEAN, "rev-list", "--ignore-missing", *options, "--stdin")
-    git.each_line(*words, take=lambda lines: found.update(line.decode("ascii") for line in lines), data=lines_of(revs), env=AS_GC)
+    git.each_line(*words, take=lambda lines: found.update(line.decode("ascii") for line in lines), data=lines_of(revs))
     return found
 
 

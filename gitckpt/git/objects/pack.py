@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import zlib
 
-from gitckpt.git.command import AS_GC, STREAMED
+from gitckpt.git.command import STREAMED
 from gitckpt.git.objects.encoding import object_hash, object_id
 from gitckpt.git.process import GitError
 
@@ -103,7 +103,7 @@ def hold(repository: Repository, names: Iterable[str], *, keep: bool = False, re
         os.mkdir(scratch)
         # Made elsewhere, as a `git prune` would take the unfinished file, and a repack the whole pack before it is kept.
         words = ("pack-objects", "-q", *(["--revs"] if revs else []), os.path.join(scratch, "pack"))
-        done = repository.git.run(*STREAMED, *words, data=data, env=AS_GC, ok=(0, 128))
+        done = repository.git.run(*STREAMED, *words, data=data, ok=(0, 128))
         if done.code != 0:
             return None
         parts = {os.path.splitext(name)[1]: os.path.join(scratch, name) for name in os.listdir(scratch)}

@@ -14,7 +14,7 @@ from gitckpt.git.files.ref_files import may_be_there, plain
 from gitckpt.git.filesystem import names_in
 from gitckpt.git.objects.encoding import GITLINK
 from gitckpt.git.objects.trees import leaf, leaves
-from gitckpt.git.process import environment, git_executable, run
+from gitckpt.git.process import LOCAL_ONLY, OFFLINE, environment, git_executable, run
 from gitckpt.git.repository import Repository
 from gitckpt.git.worktree import administration
 from gitckpt.model.errors import WorktreeError
@@ -59,7 +59,8 @@ def head_of(top: bytes) -> str | None:
     Args:
         top: of its worktree.
     """
-    done = run([git_executable(), "-C", os.fsdecode(top), "rev-parse", "--quiet", "--verify", "HEAD^{commit}"], env=environment())
+    words = ("rev-parse", "--quiet", "--verify", "HEAD^{commit}")
+    done = run([git_executable(), "-C", os.fsdecode(top), *words], env=environment(OFFLINE))
     return done.out.decode("ascii").strip() or None if done.code == 0 else None
 
 
@@ -118,12 +119,11 @@ def copied(around: Repository, kept: Repository, made: Repository, path: bytes, 
     final = os.path.join(made.git_dir, "modules", next(inside, os.fsdecode(path)))
     if not os.path.lexists(final):
         scratch = os.path.join(made.git_dir, f"ckpt-making-{os.urandom(4).hex()}")
-        kept.git.run(*_LOCALLY, "clone", "--quiet", "--bare", "--local", "--template=", kept.git_dir, scratch)
+        kept.git.run(*_LOCALLY, "clone", "--quiet", "--bare", "--local", "--template=", kept.git_dir, scratch, env=LOCAL_ONLY)
         copy = _kept(scratch, kept.object_format)
         specs = [f"+{ref}:{ref}" for ref in ("refs/remotes/*", *refs)]
-        copy.git.run(
-            *_LOCALLY, "fetch", "--quiet", "--no-tags", "--no-write-fetch-head", "--recurse-submodules=no", _ALL_REFS, kept.git_dir, *specs
-        )
+        options = ("--quiet", "--no-tags", "--no-write-fetch-head", "--recurse-submodules=no")
+        copy.git.run(*_LOCALLY, "fetch", *options, _ALL_REFS, kept.git_dir, *specs, env=LOCAL_ONLY)
         _copy_settings(kept, copy)
         copy.close()
         try:
@@ -181,7 +181,7 @@ def fetch(to: Repository, source: Repository, refs: Sequence[str]) -> None:
     options = ("--quiet", "--no-tags", "--no-write-fetch-head", "--recurse-submodules=no")
     data = "".join(f"{ref}:{ref}\n" for ref in refs).encode()
     if refs:
-        to.git.run(*_LOCALLY, *_FLUSHED, "fetch", *options, _ALL_REFS, "--stdin", source.git_dir, data=data)
+        to.git.run(*_LOCALLY, *_FLUSHED, "fetch", *options, _ALL_REFS, "--stdin", source.git_dir, data=data, env=LOCAL_ONLY)
 
 
 def _copy_settings(kept: Repository, copy: Repository) -> None:

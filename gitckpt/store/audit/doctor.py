@@ -5,13 +5,13 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 
-from gitckpt.git import leftovers
+from gitckpt.git import config, leftovers
 from gitckpt.git.command import require_git
 from gitckpt.git.repository import Repository
 from gitckpt.model import times
 from gitckpt.model.checkpoint import HOOK_TRIGGERS
 from gitckpt.model.finding import Finding
-from gitckpt.model.names import closest, shell_word
+from gitckpt.model.names import closest, first_of, shell_word
 from gitckpt.model.values import dataclass
 from gitckpt.store import log, remotes
 from gitckpt.store.audit import inventory, worktrees
@@ -94,6 +94,7 @@ def examine(store: Checkpoints, version: tuple[int, ...]) -> list[Finding]:
         *remotes.inspect(store.repository),
         *_settings(store),
         *_unknown(store.repository),
+        *_tracked_settings(store.repository),
         *_locks(store),
         *_maintenance(store.repository),
         *_many(store),
@@ -140,6 +141,14 @@ def _unknown(repository: Repository) -> list[Finding]:
             cure = f"did you mean {close}? To remove it: {cure}"
         findings.append(Finding("settings-unknown", name, sentence, cure))
     return findings
+
+
+def _tracked_settings(repository: Repository) -> list[Finding]:
+    sentence = "is tracked, so a branch decides what it says; these settings in it do not count: "
+    return [
+        Finding("settings-tracked", path, sentence + first_of(names), f"git config {names[0]} VALUE")
+        for path, names in config.tracked(repository).items()
+    ]
 
 
 def _maintenance(repository: Repository) -> list[Finding]:

@@ -11,7 +11,6 @@ import os
 import time
 
 from gitckpt.git import disk
-from gitckpt.git.command import AS_GC
 from gitckpt.git.files.premises import create
 from gitckpt.git.files.reader import cuts
 from gitckpt.git.files.ref_files import plain, require_no_pipe
@@ -397,4 +396,4 @@ def _above(repository: Repository, commit: str, text: bytes) -> tuple[str, ...]:
 def _text(repository: Repository, oid: str) -> bytes:
     """Returns a commit. Errors: `GitError`, which says what is wrong with it."""
     found = next(repository.cat_file.contents([oid]))
-    return found[2] if found is not None else repository.git.run("cat-file", "commit", oid, env=AS_GC).out
+    return found[2] if found is not None else repository.git.run("cat-file", "commit", oid).out

@@ -132,6 +132,7 @@ class _Restore:
         self._step = step
         self._head, self._branch = store.objects.head()
         position.require_source(store, checkpoint)
+        partial.fetch_for(store.repository, checkpoint.tree, checkpoint.git_sha)
         self._wanted = manifest.contents_of(checkpoint, store.repository, store.objects)
         self._limits = replace(store.rules.limits(), timeout=float("inf"))
         self._same_head = self._head == checkpoint.git_sha

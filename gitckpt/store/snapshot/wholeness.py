@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from gitckpt.git.graph import partial
 from gitckpt.git.objects import diff, pack
 from gitckpt.git.objects.anchor import gc_is_running
 from gitckpt.git.objects.encoding import DIRECTORY, OVERSIZED, Entries, MalformedTree, decode_tree, object_id
@@ -47,6 +48,8 @@ def is_whole(repository: Repository, checkpoint: Checkpoint, parts: Parts = lamb
     if len(own) <= _FEW:
         for oid, read in zip(own, repository.cat_file.contents(list(own), _LARGE), strict=True):
             if read is not None and read[1] == OVERSIZED:
+                break
+            if read is None and partial.promisor(repository) is not None:
                 break
             if read is None or object_id(read[1], read[2], repository.object_format) != oid:
                 return False

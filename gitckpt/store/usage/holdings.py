@@ -8,14 +8,13 @@ from __future__ import annotations
 import os
 from collections.abc import Collection, Iterator, Sequence
 
-from gitckpt.git.command import AS_GC
 from gitckpt.model.values import dataclass
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from gitckpt.git.repository import Repository
 
-_NO_FETCH = {**AS_GC, "GIT_FLUSH": "0"}
+_NO_FETCH = {"GIT_FLUSH": "0"}
 _WALK = ("rev-list", "--objects", "--no-object-names", "--missing=allow-any", "--ignore-missing")
 _CHUNK = 1 << 20
 

@@ -75,7 +75,8 @@ def fill_from_commit(made: Repository, options: Sequence[str]) -> list[bytes]:
     """
 
     def attempt(more: list[str]) -> None:
-        made.git.run(*PARALLEL, *options, *more, "reset", "--quiet", "--hard", "--no-recurse-submodules")
+        words = ("reset", "--quiet", "--hard", "--no-recurse-submodules")
+        made.git.run(*PARALLEL, *options, *more, *words, env=partial.on_purpose(made))
 
     written, left = unfiltered.write(made, lambda: blobs_of(made, "HEAD"), attempt)
     if written:
@@ -91,8 +92,10 @@ def blobs_of(repository: Repository, tree: str) -> dict[bytes, str]:
 
 
 def _write_files(index: PrivateIndex, contents: Contents) -> list[bytes]:
+    fetching = partial.on_purpose(index.repository)
+
     def attempt(options: list[str]) -> None:
-        index.git(*options, *PARALLEL, "read-tree", "--reset", "-u", contents.files)
+        index.run(*options, *PARALLEL, "read-tree", "--reset", "-u", contents.files, env=fetching)
         if contents.sparse is not None:
             _write_beyond_patterns(index, set(contents.flags.get(SKIPPED, ())), options)
 
@@ -115,4 +118,6 @@ def _write_beyond_patterns(index: PrivateIndex, skipped: set[bytes], options: Se
     if there:
         wanted = b"".join(path + b"\0" for path in there)
         index.update("--no-skip-worktree", there)
-        index.git(*options, *PARALLEL, "checkout-index", "--force", "--index", "-z", "--stdin", data=wanted)
+        words = ("checkout-index", "--force", "--index", "-z", "--stdin")
+        fetching = partial.on_purpose(index.repository)
+        index.run(*options, *PARALLEL, *words, data=wanted, env=fetching)

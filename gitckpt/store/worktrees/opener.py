@@ -9,6 +9,7 @@ from gitckpt.git import config
 from gitckpt.git.command import NO_HOOKS
 from gitckpt.git.contents import unfiltered
 from gitckpt.git.files import premises
+from gitckpt.git.graph import partial
 from gitckpt.git.process import GitError
 from gitckpt.git.repository import BRANCHES, Repository
 from gitckpt.git.worktree import administration, modules, operation, provenance
@@ -323,6 +324,7 @@ def _require_seen(repository: Repository, path: str) -> Repository:
 def _require_objects(repository: Repository, checkpoint: Checkpoint) -> None:
     manifest.require_commit(repository, checkpoint)
     tree = checkpoint.tree
+    partial.fetch_for(repository, tree, checkpoint.git_sha)
     if tree and repository.cat_file.info(f"{tree}:files") is None:
         raise WorktreeError(f"the files {tree} of checkpoint {checkpoint.id} are missing", hint="see what is wrong: git ckpt verify")
 
