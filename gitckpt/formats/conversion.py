@@ -8,18 +8,20 @@ import hashlib
 from gitckpt.durable.driver.registry import OPTIONS
 from gitckpt.durable.pipeline import file as pipelines
 from gitckpt.formats import files
-from gitckpt.formats.systems.record import KEY, Record, Source
+from gitckpt.formats.systems import content
+from gitckpt.formats.systems.record import KEY, Record, Source, Unreadable
 from gitckpt.git.repository import BRANCHES
 from gitckpt.git.worktree import administration
 from gitckpt.model.checkpoint import CLEAN, Checkpoint, Pipeline, Worktree
 from gitckpt.model.phase import split
-from gitckpt.model.values import dataclass
+from gitckpt.model.values import dataclass, field
 from gitckpt.store.records import layout
 from gitckpt.store.runs import run_files
 from gitckpt.store.secrets import detector
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from typing import Any
 
     from gitckpt.durable.pipeline.definition import PipelineDefinition
@@ -39,6 +41,7 @@ class FoundFile:
         time: when it was written.
         commit: the one that it names, where that is here; else "".
         original: the oid of its bytes as a blob.
+        unread: of the files that it names, and that are not read, what to say behind their paths.
     """
 
     record: Record
@@ -46,6 +49,7 @@ class FoundFile:
     time: Time
     commit: str
     original: str
+    unread: dict[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +98,14 @@ def place(store: Checkpoints, item: FoundFile, *, dry_run: bool) -> tuple[str, s
 
 
 def pipeline(
-    store: Checkpoints, item: FoundFile, checkpoint_id: str, newest: Checkpoint | None, there: tuple[str, Worktree | None], *, dry_run: bool
+    store: Checkpoints,
+    item: FoundFile,
+    checkpoint_id: str,
+    newest: Checkpoint | None,
+    there: tuple[str, Worktree | None],
+    *,
+    reason: Callable[[str], str | None],
+    dry_run: bool,
 ) -> tuple[Pipeline | None, Worktree | None]:
     """Returns what drives the run of a file, and its files with the inputs that are files.
 
@@ -103,6 +114,7 @@ def pipeline(
         checkpoint_id: of its checkpoint.
         newest: the newest checkpoint of its run; None where it starts one.
         there: the linked commit, and the files that were captured.
+        reason: returns why a snapshot would leave out a file.
         dry_run: whether nothing is written.
     """
     commit, worktree = there
@@ -110,12 +122,15 @@ def pipeline(
     if drive is None:
         return None, worktree
     definition = _preset(drive.pipeline)
-    project = item.record.state.get("project_path")
-    contents = {
-        name: data
-        for name, path in drive.files.items()
-        if (data := files.inside(path, store.repository.worktree, project if isinstance(project, str) else "")) is not None
-    } | dict(drive.contents)
+    project = content.string(item.record.state.get("project_path"))
+    contents = dict(drive.contents)
+    for name, path in drive.files.items():
+        if name in contents:
+            continue
+        try:
+            contents[name] = files.inside(path, store.repository.worktree, reason, project)
+        except Unreadable as error:
+            item.unread[path] = str(error)
     inputs = {**definition.inputs, **{name: detector.masked(value) for name, value in drive.inputs.items()}}
     inputs |= {name: drive.files[name] for name in contents if name in drive.files}
     # An input that is a file, and is not here, would be waited for in vain.

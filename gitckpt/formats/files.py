@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Container, Iterator
 
 from gitckpt.formats.systems import detection
 from gitckpt.formats.systems.content import LARGEST
@@ -36,12 +36,20 @@ class Found:
     problem: str | None = None
 
 
-def search(paths: list[str], top: str | None) -> Iterator[Found]:
+def search(
+    paths: list[str],
+    top: str | None,
+    captured: Callable[[str], Container[str] | None] = lambda _: None,
+    left: list[str] | None = None,
+) -> Iterator[Found]:
     """Yields files: those that are named, and below directories those whose names end as theirs do, in order of their names.
 
     Args:
         paths: of files and directories, as seen from the current directory.
         top: of the worktree.
+        captured: returns the files below a directory that a snapshot would capture; None where
+            all of it is searched. Other files are yielded only where a tool keeps its own.
+        left: takes in the files that are not yielded for that reason.
 
     Raises:
         NotFoundError: nothing is at one of the paths.
@@ -53,7 +61,9 @@ def search(paths: list[str], top: str | None) -> Iterator[Found]:
     places = [_place(path) for path in paths]
     for place in places:
         closed: list[OSError] = []
-        below = _below(place, closed.append) if os.path.isdir(place) and not os.path.islink(place) else [place]
+        is_directory = os.path.isdir(place) and not os.path.islink(place)
+        below = _below(place, closed.append) if is_directory else [place]
+        allowed = captured(place) if is_directory else None
         for each in below:
             while closed:
                 yield _closed(closed.pop(0), top)
@@ -62,6 +72,10 @@ def search(paths: list[str], top: str | None) -> Iterator[Found]:
             seen.add(each)
             shown = _shown(each, top)
             is_meant = each in places or detection.is_at_home(shown)
+            if not is_meant and allowed is not None and each not in allowed:
+                if left is not None:
+                    left.append(shown)
+                continue
             yield Found(each, shown, is_meant, "it is a link, and links are not followed" if os.path.islink(each) else None)
         yield from (_closed(error, top) for error in closed)
 
@@ -105,42 +119,62 @@ def read(found: Found) -> Source:
     return Source(found.path, data)
 
 
-def beside(source: Source, place: str) -> Source:
-    """Returns a file with the plan that lies beside it, where there is one.
+def beside(source: Source, place: str, reason: Callable[[str], str | None]) -> tuple[Source, str | None]:
+    """Returns a file with the plan that lies beside it, and what to say of one that is not read.
 
     Args:
         source: the file.
         place: its absolute path.
+        reason: returns why a snapshot would leave out a file. In an ignored directory of a tool,
+            the plan is as much the tool's as the file itself.
     """
     stem = os.path.basename(place).rpartition(".")[0]
-    there = {}
+    there, remark = {}, None
     for name in (f"{stem}-plan.md", "plan.md"):
+        path = os.path.join(os.path.dirname(place), name)
+        if not os.path.lexists(path):
+            continue
+        left = reason(path)
+        if left is not None and reason(place) is None:
+            remark = f"has {name} beside it, which is not read: {left}"
+            continue
         try:
-            there[name] = regular.content(os.path.join(os.path.dirname(place), name), _BESIDE, follow=False)
+            there[name] = regular.content(path, _BESIDE, follow=False)
         except OSError:
             continue  # it need not be there
-    return Source(source.path, source.data, there)
+    return Source(source.path, source.data, there), remark
 
 
-def inside(path: str, top: str | None, project: str = "") -> bytes | None:
-    """Returns the content of a file that another file names; None where it does not lie in the worktree, or is none.
+def inside(path: str, top: str | None, reason: Callable[[str], str | None], project: str = "") -> bytes:
+    """Returns the content of a file that another file names.
 
     Args:
         path: as the other file has it.
         top: of the worktree.
+        reason: returns why a snapshot would leave out a file.
         project: where the project lay when the other file was written: what lay in it is looked for at `top`.
+
+    Raises:
+        Unreadable: it is not read; the message is what to say behind its name.
     """
+    missing = "is not in the repository"
     if top is None or not path:
-        return None
+        raise Unreadable(missing)
     root = os.path.realpath(top)
     for above in (project.rstrip("/"), root):
         if above and path.startswith(f"{above}/"):
             path = path[len(above) + 1 :]
             break
-    place = os.path.realpath(os.path.join(root, path))
-    if os.path.isabs(path) or not place.startswith(root + os.sep) or ".git" in os.path.relpath(place, root).split(os.sep):
-        return None
     try:
+        place = os.path.realpath(os.path.join(root, path))
+        if os.path.isabs(path) or not place.startswith(root + os.sep) or not os.path.lexists(place):
+            raise Unreadable(missing)
+        if (left := reason(place)) is not None:
+            raise Unreadable(f"is not read: {left}")
         return regular.content(place, _BESIDE, follow=False)
-    except (OSError, ValueError):
-        return None
+    except OSError as error:
+        raise Unreadable(f"is not read: {error.strerror}") from None
+    except ValueError as error:
+        if isinstance(error, Unreadable):
+            raise
+        raise Unreadable(missing) from None

@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Callable, Iterable, Sequence
+from functools import cached_property
 from itertools import count
 
 from gitckpt.durable.steps import graph_file
@@ -25,11 +26,12 @@ from gitckpt.model.errors import StateError, UsageError
 from gitckpt.model.values import dataclass, replace
 from gitckpt.store.records import draft, layout
 from gitckpt.store.records.recorder import Proposal, Recorder
+from gitckpt.store.snapshot import capturable
 from gitckpt.store.store import Store, inside
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    pass
+    from gitckpt.store.snapshot.limits import Limits
 
 
 IMPORTED, KNOWN, REFUSED, FAILED, SKIPPED = "imported", "known", "refused", "failed", "skipped"
@@ -118,6 +120,9 @@ class Importer:
         self._planned: set[str] = set()
         self._attempts: dict[str, int] = {}
         self._top = self._store.repository.worktree
+        self.left: list[str] = []
+        """Files that were found and not looked into, since a snapshot would leave them out."""
+
         self._recorder = Recorder(self._store.repository, self._store.objects, self._store.refs)
 
     def take(self, paths: Sequence[str | os.PathLike[str]]) -> list[ImportedFile]:
@@ -148,7 +153,7 @@ class Importer:
     def _import(self, paths: list[str]) -> list[ImportedFile]:
         outcomes: list[ImportedFile] = []
         read: list[tuple[Record, Source]] = []
-        for found in files.search(paths, self._top):
+        for found in files.search(paths, self._top, self._captured, self.left):
             try:
                 source = files.read(found)
                 made = self._read(source, found.place)
@@ -182,9 +187,11 @@ class Importer:
         format_ = self._format or detection.format_of(source)
         if format_ is None:
             return []
+        remark = None
         if format_ in (FORGE, SUPERPOWERS):
-            source = files.beside(source, place)
-        made = [(self._record(format_, source), source)]
+            source, remark = files.beside(source, place, self._reason)
+        record = self._record(format_, source)
+        made = [(replace(record, remarks=(*record.remarks, remark)) if remark else record, source)]
         if self._history and format_ == SUPERPOWERS:
             versions = []
             for version in history.versions(self._store.repository, source.path):
@@ -199,6 +206,20 @@ class Importer:
                 made = []
             made = [*versions, *made]
         return made
+
+    def _reason(self, path: str) -> str | None:
+        """Returns why a snapshot would leave out a file."""
+        return capturable.reason_to_leave(self._store.repository, self._limits, path)
+
+    def _captured(self, directory: str) -> set[str] | None:
+        """Returns the files below a directory that a snapshot would capture; None to search all."""
+        if self._top is None:
+            return None
+        return capturable.below(self._store.repository, self._limits, directory)
+
+    @cached_property
+    def _limits(self) -> Limits:
+        return self._store.rules.limits()
 
     def _record(self, format_: str, source: Source) -> Record:
         if format_ == QUASAR and self._format == QUASAR and detection.is_state_of_nebula(source):
@@ -300,7 +321,9 @@ class Importer:
             self._known.clear(checkpoint_id)
         checkpoint_id = checkpoint_id or store.new_id()
         commit, branch, worktree = conversion.place(store, item, dry_run=self._dry_run)
-        pipeline, worktree = conversion.pipeline(store, item, checkpoint_id, newest, (commit, worktree), dry_run=self._dry_run)
+        pipeline, worktree = conversion.pipeline(
+            store, item, checkpoint_id, newest, (commit, worktree), reason=self._reason, dry_run=self._dry_run
+        )
         imported = Imported(
             shown(item.source.path),
             item.original,
@@ -376,8 +399,7 @@ def _outcome(item: FoundFile, status: str, run: str | None = None, made: Checkpo
     if not item.time.is_trusted and item.time.remark is None:
         said.append("has a time that no commit confirms")
     if item.record.drive is not None and made is not None and made.pipeline is not None:
-        gone = [path for name, path in item.record.drive.files.items() if name not in made.pipeline.contents]
-        said += [f"names {path!r:.120}, which is not in the repository" for path in gone]
+        said += [f"names {path!r:.120}, which {why}" for path, why in item.unread.items()]
     remarks = tuple(said) if status == IMPORTED else ()
     plain = ImportedFile(item.source.path, status, item.record.format, run, remarks=remarks)
     return plain if made is None else replace(plain, checkpoint=made.id, label=made.phase, timestamp=made.timestamp)

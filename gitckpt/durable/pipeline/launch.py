@@ -14,6 +14,7 @@ from gitckpt.durable.run.active_run import ActiveRun
 from gitckpt.durable.run.errors import Changed
 from gitckpt.durable.run.opener import begin
 from gitckpt.git.files import regular
+from gitckpt.git.repository import Repository
 from gitckpt.git.worktree.administration import main_worktree
 from gitckpt.model import times
 from gitckpt.model.arguments import mapping, require, require_number, require_text
@@ -197,8 +198,15 @@ def require_same(
         path = before.inputs.get(name)
         places = [os.path.join(place, path) for place in (store.repository.worktree or top, top)] if path else []
         there = next((place for place in places if os.path.isfile(place)), None)
-        if there is not None:  # else the copy that the run has is all there is
-            contents[name] = _content(there, name)
+        if there is None:
+            continue  # the copy that the run has is all there is
+        # A path that nobody has read yet comes from another tool's file, or from elsewhere.
+        if name not in before.contents and (reason := _left_out(store, there)) is not None:
+            if accept:
+                message = f"the input {name} of {newest.run} is {path}, which is not read: {reason}"
+                raise UsageError(message, hint=f"start a run of your own: git ckpt run {before.name}")
+            continue
+        contents[name] = _content(there, name)
     digests = {name: hashlib.sha256(data).hexdigest() for name, data in contents.items()}
     changed += next_attempt.differing({name: before.contents[name] for name in digests if name in before.contents}, digests, "input")
     if changed and not accept:
@@ -212,6 +220,19 @@ def require_same(
         contents={**before.contents, **digests},
     )
     return now, contents
+
+
+def _left_out(store: Checkpoints, path: str) -> str | None:
+    """Return why a snapshot would leave out a file of the worktree that it is in."""
+    from gitckpt.store.snapshot import capturable
+
+    repository = store.repository
+    top = main_worktree(repository)
+    if repository.worktree is None or not path.startswith(f"{repository.worktree}/"):
+        if top is None:
+            return "it is in no worktree"
+        repository = Repository(repository.common_dir, top, repository.object_format)
+    return capturable.reason_to_leave(repository, store.rules.limits(), path)
 
 
 def changed_inputs(newest: Pipeline, definition: PipelineDefinition, said: Mapping[str, str]) -> Pipeline:

@@ -46,6 +46,9 @@ def import_(
         return 1 if failed else 0
     for each in found:
         _tell(each, dry_run=dry_run)
+    if work.left:
+        count = terminal.count(len(work.left), "file")
+        terminal.remark(f"not looked into, as no snapshot captures it: {count}, such as {work.left[0]}")
     _sum_up(found, dry_run=dry_run)
     return 1 if failed else 0
 
