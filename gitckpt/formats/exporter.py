@@ -104,12 +104,14 @@ class Exporter:
             force: whether it may take the place of a file that holds neither what was imported nor what was exported there last.
 
         Raises:
-            UsageError: such a file is there, or an argument is of a wrong type.
+            UsageError: such a file is there, or a link on the way leads out of the worktree; or an
+                argument is of a wrong type.
             WorktreeError: it cannot be written.
         """
         require_path("path", path, as_text=True)
         require("found", found, Exported, "what Exporter.files returned")
         here, place = self._checkpoints, os.path.abspath(path)
+        _require_no_way_out(here, place)
         if os.path.lexists(place) and not force:
             _require_ours(here, place, found)
         try:
@@ -122,6 +124,21 @@ class Exporter:
             raise WorktreeError(f"cannot write {path}: {error.strerror}", hint="choose another place: -o PATH") from None
         disk.flush([], above=_above(place))  # directories that were made just now, by us or by whoever calls us
         _note(here, place, found.data)
+
+
+def _require_no_way_out(store: Checkpoints, place: str) -> None:
+    """Refuse a path in the worktree where a link on the way leads out of it, or into `.git`."""
+    repository = store.repository
+    top = os.path.realpath(repository.worktree or os.devnull)
+    directory = os.path.dirname(place)
+    if not f"{directory}/".startswith(f"{top}/"):
+        return
+    real = os.path.realpath(directory)
+    within = [f"{os.path.realpath(each)}/" for each in (repository.git_dir, repository.common_dir)]
+    is_out = not f"{real}/".startswith(f"{top}/") or f"{real}/".startswith(tuple(within))
+    if is_out and real != directory:
+        message = f"{directory} leads out of the worktree through a link, to {real}"
+        raise UsageError(message, hint="name a place without links: -o PATH")
 
 
 def _is_in_worktree(store: Checkpoints, place: str) -> bool:

@@ -233,3 +233,52 @@ class TestWhatWasBornHere:
         imports.ok("save", "-m", "x")
         done = imports.ckpt("export", "latest", "--format", "forge", at=imports.checkout)
         assert (done.code, done.out) == (2, "")
+
+
+Words = tuple[str, ...]
+
+
+class TestALinkOnTheWay:
+    @pytest.fixture
+    def imported(self, imports: Imports) -> Imports:
+        imports.bring("forge")
+        imports(".")
+        return imports
+
+    @pytest.fixture
+    def words(self, imported: Imports) -> Words:
+        return ("export", imported(".")[0].run, "--format", "forge", "-o")
+
+    @pytest.mark.parametrize("output", ["out/x.yaml", "out/new/x.yaml", "inner/out/x.yaml"])
+    def test_nothing_is_written_out_of_the_worktree(
+        self,
+        imported: Imports,
+        tmp_path: Path,
+        words: Words,
+        output: str,
+    ) -> None:
+        (tmp_path / "outside").mkdir()
+        (imported.checkout.path / "out").symlink_to(tmp_path / "outside")
+        (imported.checkout.path / "inner").symlink_to(".")
+        done = imported.ckpt(*words, output, at=imported.checkout)
+        assert done.code == 2
+        assert f"leads out of the worktree through a link, to {tmp_path}/outside" in done.err
+        assert list((tmp_path / "outside").iterdir()) == []
+
+    def test_nothing_is_written_into_git(self, imported: Imports, words: Words) -> None:
+        git_dir = imported.checkout.git("rev-parse", "--absolute-git-dir")
+        (imported.checkout.path / "out").symlink_to(f"{git_dir}/hooks")
+        done = imported.ckpt(*words, "out/post-commit", at=imported.checkout)
+        assert done.code == 2
+        assert not Path(git_dir, "hooks/post-commit").exists()
+
+    def test_a_link_within_the_worktree_is_followed(self, imported: Imports, words: Words) -> None:
+        (imported.checkout.path / "there").mkdir()
+        (imported.checkout.path / "out").symlink_to("there")
+        imported.ok(*words, "out/x.yaml")
+        assert (imported.checkout.path / "there/x.yaml").exists()
+
+    def test_a_place_outside_is_fine(self, imported: Imports, tmp_path: Path, words: Words) -> None:
+        (tmp_path / "outside").mkdir()
+        imported.ok(*words, str(tmp_path / "outside/x.yaml"))
+        assert (tmp_path / "outside/x.yaml").exists()

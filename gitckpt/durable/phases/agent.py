@@ -75,8 +75,10 @@ def _prompt(context: Context) -> str:
     names = [name for name in context.definition.files if run.pipeline.inputs.get(name) == path and name in run.pipeline.contents]
     copies = [os.path.join(run.files.path, run_files.INPUT, name) for name in names]
     for place in (*copies, os.path.join(run.path, path)):
+        is_copy = place in copies or os.path.isabs(path)
         try:
-            return regular.content(place).decode("utf-8", "replace")
+            data = regular.content(place) if is_copy else regular.content_below(run.path, place)
+            return data.decode("utf-8", "replace")
         except (FileNotFoundError, NotADirectoryError):
             continue
         except OSError as error:

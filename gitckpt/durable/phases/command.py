@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import re
@@ -13,9 +14,9 @@ from gitckpt.durable.pipeline.definition import PhaseDefinition
 from gitckpt.durable.run.active_run import ActiveRun
 from gitckpt.durable.run.errors import DeadlineReached, PhaseBlocked, PhaseDeferred, PhaseFailed
 from gitckpt.durable.run.retry import Ended
-from gitckpt.git.files import regular
+from gitckpt.git.files import premises, regular
 from gitckpt.model import ids, times
-from gitckpt.model.errors import CkptError
+from gitckpt.model.errors import CkptError, WorktreeError
 from gitckpt.model.readers import jsonable
 from gitckpt.store.runs import run_files
 
@@ -26,6 +27,9 @@ if TYPE_CHECKING:
 
 _SET = re.compile(r"([^=<]*?)(:=|=|<)(.*)")
 _LARGEST = 1024 * 1024
+_LARGEST_STATE = 64 * 1024 * 1024
+"""In bytes. A state holds half of that at most."""
+
 
 RETRY_LATER, BLOCKED = 75, 4
 """Exit codes with a meaning of their own: EX_TEMPFAIL of sysexits.h, and that of this program."""
@@ -119,7 +123,9 @@ class _Exchange:
         self._before = json.dumps(jsonable.plain(self._run.state), indent=2, ensure_ascii=False).encode("utf-8", "surrogatepass") + b"\n"
         for path, data in ((self.state_path, self._before), (self.set_path, b"")):
             try:
-                with open(path, "wb") as file:
+                if os.path.islink(path):
+                    os.unlink(path)  # an attempt that was killed left it
+                with open(path, "wb", opener=premises.create) as file:
                     file.write(data)
             except OSError as error:  # of a full disk, it names no file
                 raise CkptError(f"cannot write {path}: {error.strerror}") from None
@@ -132,10 +138,14 @@ class _Exchange:
         """
         state = self._run.state
         try:
-            with open(self.state_path, "rb") as file:
-                after = file.read()
-            with open(self.set_path, encoding="utf-8", errors="surrogateescape") as file:
-                lines = [line.rstrip("\n") for line in file]  # str.splitlines would cut a value at a form feed, or at U+2028
+            premises.require(self._run.files.path)
+            after = regular.content(self.state_path, _LARGEST_STATE, follow=False)
+            text = io.BytesIO(regular.content(self.set_path, _LARGEST_STATE, follow=False))
+            # str.splitlines would cut a value at a form feed, or at U+2028
+            listed = io.TextIOWrapper(text, encoding="utf-8", errors="surrogateescape")
+            lines = [line.rstrip("\n") for line in listed]
+        except WorktreeError as error:
+            raise self._failed(error.message, outcome) from None
         except OSError as error:
             raise self._failed(f"{error.filename} cannot be read: {error.strerror}", outcome) from None
         if after != self._before:
@@ -164,15 +174,20 @@ class _Exchange:
             return json.loads(text)
         if how == "=":
             return text
-        data = regular.content(os.path.join(self._run.path, text.strip()), _LARGEST)
-        return data.decode("utf-8", "replace")
+        path, top = text.strip(), self._run.path
+        if path.startswith(f"{self.output_path}/"):
+            top = self.output_path
+        return regular.content_below(top, path, _LARGEST).decode("utf-8", "replace")
 
     def clear(self) -> None:
         """Removes what only this attempt needed, and a directory in which it put nothing."""
         for path in (self.state_path, self.set_path):
-            if os.path.lexists(path):
+            if os.path.isdir(path) and not os.path.islink(path):
+                premises.discard(path)
+            elif os.path.lexists(path):
                 os.unlink(path)
-        if os.path.isdir(self.output_path) and not os.listdir(self.output_path):
+        is_directory = os.path.isdir(self.output_path) and not os.path.islink(self.output_path)
+        if is_directory and not os.listdir(self.output_path):
             os.rmdir(self.output_path)
 
     def _failed(self, problem: str, outcome: Ending) -> PhaseFailed:

@@ -8,6 +8,7 @@ import shlex
 from gitckpt.durable.command import execution
 from gitckpt.durable.command.execution import DEADLINE, Ending, Patience
 from gitckpt.durable.run.errors import DeadlineReached
+from gitckpt.git.files import regular
 from gitckpt.store.runs import run_files
 
 TYPE_CHECKING = False
@@ -52,9 +53,10 @@ def ask(context: Context, line: str, seconds: float, place: str) -> tuple[Ending
     """
     path = os.path.join(context.run.files.path, place)
     run_files.make_directory(os.path.dirname(path))
+    if os.path.islink(path):
+        os.unlink(path)  # a phase may have left it: the shell would write where it leads
     outcome = run(context, f"{line} > {shlex.quote(path)}", seconds, name=line.partition(" ")[0])
     try:
-        with open(path, "rb") as file:
-            return outcome, file.read()
+        return outcome, regular.content(path, follow=False)
     except OSError:
         return outcome, b""

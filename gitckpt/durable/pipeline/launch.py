@@ -75,7 +75,7 @@ def read_inputs(store: Checkpoints, definition: PipelineDefinition, said: Mappin
         if not inputs[name]:
             continue
         path = os.path.abspath(inputs[name]) if name in said else os.path.join(top or "", inputs[name])
-        contents[name] = _content(path, name)
+        contents[name] = _content(path, name, top)
         inputs[name] = _relative(path, top)
     return Given(inputs, contents)
 
@@ -194,9 +194,10 @@ def require_same(
     changed = pipeline.changes(before.definition, definition.digest())
     contents: dict[str, bytes] = {}
     top = main_worktree(store.repository) or store.repository.worktree or ""
+    tops = (store.repository.worktree or top, top)
     for name in definition.files:
         path = before.inputs.get(name)
-        places = [os.path.join(place, path) for place in (store.repository.worktree or top, top)] if path else []
+        places = [os.path.join(place, path) for place in tops] if path else []
         there = next((place for place in places if os.path.isfile(place)), None)
         if there is None:
             continue  # the copy that the run has is all there is
@@ -204,9 +205,9 @@ def require_same(
         if name not in before.contents and (reason := _left_out(store, there)) is not None:
             if accept:
                 message = f"the input {name} of {newest.run} is {path}, which is not read: {reason}"
-                raise UsageError(message, hint=f"start a run of your own: git ckpt run {before.name}")
+                raise UsageError(message, hint="start a run of your own: git ckpt run")
             continue
-        contents[name] = _content(there, name)
+        contents[name] = _content(there, name, *tops)
     digests = {name: hashlib.sha256(data).hexdigest() for name, data in contents.items()}
     changed += next_attempt.differing({name: before.contents[name] for name in digests if name in before.contents}, digests, "input")
     if changed and not accept:
@@ -325,9 +326,11 @@ def _deadline(store: Checkpoints, timeout: int | None) -> str | None:
     return None if timeout is None else times.to_text(store.clock() + timeout)
 
 
-def _content(path: str, name: str) -> bytes:
+def _content(path: str, name: str, *tops: str | None) -> bytes:
+    """Return the content of a file; from a worktree with one of these tops no link leads out."""
+    around = next((top for top in tops if top and path.startswith(f"{top}/")), None)
     try:
-        return regular.content(path)
+        return regular.content(path) if around is None else regular.content_below(around, path)
     except OSError as error:
         raise UsageError(f"cannot read {path}, the input {name}: {error.strerror}", hint="name a file that can be read") from None
 

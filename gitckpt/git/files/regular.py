@@ -27,6 +27,40 @@ def content(path: str | bytes, most: int | None = None, *, follow: bool = True) 
     """
     _require_regular(os.stat(path, follow_symlinks=follow), path)
     fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | (0 if follow else os.O_NOFOLLOW))  # it may have become a pipe since
+    return _read(fd, path, most)
+
+
+def content_below(top: str, path: str, most: int | None = None) -> bytes:
+    """Return what a regular file below a directory holds; links may lead only to others below it.
+
+    Args:
+        top: the directory.
+        path: of the file: absolute, or relative to the directory.
+        most: of how many bytes it may be; None for any number.
+
+    Raises:
+        OSError: as `content`; or it lies outside.
+    """
+    root = os.path.realpath(top)
+    real = os.path.realpath(os.path.join(top, path))
+    if not real.startswith(f"{root}/"):
+        raise OSError(errno.EACCES, f"it lies outside of {root}", path)
+    *above, name = os.path.relpath(real, root).split(os.sep)
+    flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC
+    opened = [os.open(root, flags | os.O_DIRECTORY)]
+    try:  # what was no link a moment ago may be one by now
+        for part in above:
+            opened.append(os.open(part, flags | os.O_DIRECTORY, dir_fd=opened[-1]))
+        status = os.stat(name, dir_fd=opened[-1], follow_symlinks=False)
+        _require_regular(status, path)
+        opened.append(os.open(name, flags | os.O_NONBLOCK, dir_fd=opened[-1]))
+        return _read(opened.pop(), path, most)
+    finally:
+        for fd in opened:
+            os.close(fd)
+
+
+def _read(fd: int, path: str | bytes, most: int | None) -> bytes:
     with open(fd, "rb") as file:
         _require_regular(os.fstat(fd), path)
         if most is None:

@@ -7,7 +7,7 @@ import os
 from gitckpt.durable.phases.loop import prompt
 from gitckpt.durable.pipeline.context import Context
 from gitckpt.durable.run.errors import PhaseFailed
-from gitckpt.git.files import premises
+from gitckpt.git.files import premises, regular
 from gitckpt.git.worktree import administration
 from gitckpt.model.errors import WorktreeError
 from gitckpt.store.runs import run_files
@@ -70,9 +70,18 @@ class Documents:
         name = self._given(path)
         for place in (self._copy(name) if name else "", os.path.join(self._context.run.path, path)):
             if os.path.isfile(place):
-                with open(place, encoding="utf-8", errors="replace") as file:
-                    return file.read()
+                return self._text(place, path)
         raise PhaseFailed(f"the template of the prompt is not there: {path}", hint="write it, and commit it where the run begins")
+
+    def _text(self, place: str, path: str) -> str:
+        top = self._context.run.path
+        is_in_worktree = place == os.path.join(top, path) and not os.path.isabs(path)
+        try:
+            data = regular.content_below(top, place) if is_in_worktree else regular.content(place)
+        except OSError as error:
+            message = f"the template of the prompt cannot be read: {path}: {error.strerror}"
+            raise PhaseFailed(message, hint="make it a file of the worktree") from None
+        return data.decode("utf-8", "replace").replace("\r\n", "\n")
 
     def _given(self, path: str) -> str:
         """Returns the input whose file a path is and which the run has a copy of; "" where there is none."""
