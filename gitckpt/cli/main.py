@@ -115,12 +115,13 @@ def _sandbox_cure(message: str) -> str | None:
     if os.strerror(errno.EROFS) not in message or not any(name.startswith("CODEX_SANDBOX") for name in os.environ):
         return None
     from gitckpt.git.repository import discover
+    from gitckpt.model.names import shell_word
 
     try:
         place = discover().common_dir
     except CkptError:
         place = "/PATH/TO/.git"
-    option = f"'sandbox_workspace_write.writable_roots=[\"{place}\"]'"
+    option = shell_word(f'sandbox_workspace_write.writable_roots=["{place}"]')
     return f"Codex's sandbox keeps it read-only: codex exec --sandbox workspace-write -c {option} …"
 
 

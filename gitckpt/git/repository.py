@@ -102,9 +102,11 @@ class Repository:
         try:
             premises.private(path, self.common_dir, make=True)
         except OSError as error:
-            raise RepositoryError(
-                f"cannot write to {self.common_dir}: {error.strerror}", hint=f"make it writable: chmod -R u+w {self.common_dir}"
-            ) from None
+            from gitckpt.model.names import shell_word
+
+            message = f"cannot write to {self.common_dir}: {error.strerror}"
+            hint = f"make it writable: chmod -R u+w {shell_word(self.common_dir)}"
+            raise RepositoryError(message, hint=hint) from None
         return path
 
     def scratch(self, kind: str) -> str:

@@ -41,18 +41,21 @@ def quoted(path: bytes) -> str:
 
 
 def shell_word(word: str) -> str:
-    """Returns a word that a shell reads back exactly, whatever it holds, and that a terminal shows as it stands.
+    r"""Return a word that any POSIX shell reads back, and that a terminal shows as it is.
 
-    Where a character cannot be shown, the word is written as `$'…'`, which bash, zsh, ksh and POSIX 2024 know.
+    Never `$'…'`: where a shell does not know it, as dash, `\'` ends the quotes, and the rest of
+    a branch's name is executed. A word with control characters is one that printf writes, by octal
+    numbers. The shell cuts line breaks off its end: such a word is shown, and not to be pasted.
     """
-    if word.isprintable():
+    if word.isprintable() or word.endswith("\n"):
         import shlex
 
         return shlex.quote(word)
-    return "$'" + "".join(c if c.isprintable() and c not in "'\\" else _escaped(c) for c in word) + "'"
+    return f"\"$(printf '{''.join(map(_octal, word))}')\""
 
 
-def _escaped(character: str) -> str:
-    if character in "'\\":
-        return f"\\{character}"
-    return "".join(f"\\x{byte:02x}" for byte in character.encode("utf-8", "surrogateescape"))
+def _octal(character: str) -> str:
+    # An interactive bash looks for `!` even here.
+    if character.isprintable() and character not in "'\\%!":
+        return character
+    return "".join(f"\\{byte:03o}" for byte in character.encode("utf-8", "surrogateescape"))

@@ -199,22 +199,46 @@ def test_a_file_beside_a_run_can_be_read_by_the_command_shown(main_checkout: Che
     assert not (main_checkout.path / "owned").exists()
 
 
-def called(command: str, at: Path) -> list[str]:
+SHELLS = [shell for shell in ("sh", "dash", "bash", "zsh", "ksh", "busybox") if shutil.which(shell)]
+
+
+def called(command: str, at: Path, shell: str = "bash") -> list[str]:
     """Returns the words that git gets from a line that is pasted into a shell."""
     script = f'git() {{ printf "%s\\0" "$@"; }}\n{command}\n'
-    said = subprocess.run(["bash", "-c", script], cwd=at, capture_output=True, check=True).stdout
+    words = [shell, "sh", "-c"] if shell == "busybox" else [shell, "-c"]
+    said = subprocess.run([*words, script], cwd=at, capture_output=True, check=True).stdout
     return [os.fsdecode(word) for word in said.split(b"\0")[:-1]]
 
 
-def test_a_quoted_word_comes_out_of_a_shell_as_it_was(tmp_path: Path) -> None:
+@pytest.mark.parametrize("shell", SHELLS)
+def test_a_quoted_word_comes_out_of_a_shell_as_it_was(tmp_path: Path, shell: str) -> None:
     from gitckpt.model.names import shell_word as quote
 
-    for word in (ARGUMENT, "plain", "", "a b", "it's", "\n", "-x", "日本", "\udcff"):
+    words = (ARGUMENT, "plain", "", "a b", "it's", "-x", "日本", "\udcff", "a\u202e'\\!%s$x`y`\"")
+    for word in (*words, "a\nb", "';touch owned;\x1b'"):
         shown = quote(word)
         assert escapes.strange(shown) == []
-        assert called(f"git {shown}", tmp_path) == [word]
+        assert called(f"git {shown}", tmp_path, shell) == [word]
     assert quote("plain-word") == "plain-word"
     assert quote("it's") == shlex.quote("it's")
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+def test_an_advised_command_runs_no_branch(main_checkout: Checkout, shell: str) -> None:
+    r"""Dash does not know `$'…'`: there, `\'` ended the quotes."""
+    here = main_checkout
+    branches = (REF_ESCAPES, "x\u202e';touch${IFS}owned;#", "y';touch${IFS}owned;'")
+    for number, branch in enumerate(branches):
+        here.git("checkout", "--quiet", "-b", branch)
+        here.write("README", f"{number}\n")
+        made = forked.git_ckpt("save", directory=here.path).out.strip()
+        here.git("checkout", "--quiet", "--force", "main")
+        said = forked.git_ckpt("restore", made, directory=here.path)
+        command = said.err.partition("to be on the other one: ")[2].partition("\n")[0]
+        assert called(command, here.path, shell) == ["switch", branch]
+        here.git("checkout", "--quiet", "--force", "main")
+    assert not any("owned" in path.name for path in here.path.iterdir())
 
 
 def test_a_branch_of_escapes_is_recorded_and_shown(main_checkout: Checkout) -> None:

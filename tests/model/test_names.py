@@ -65,10 +65,10 @@ def test_a_path_is_quoted_where_it_is_no_text(path: bytes, text: str) -> None:
         ("a b", "'a b'"),
         ("it's", "'it'\"'\"'s'"),
         ("é", "'é'"),
-        ("a\nb", "$'a\\x0ab'"),
-        ('X "$é\n', "$'X \"$é\\x0a'"),
-        ("'\\\x7f", "$'\\'\\\\\\x7f'"),
-        ("\u2028\udcff", "$'\\xe2\\x80\\xa8\\xff'"),
+        ("a\nb", '"' + r"$(printf 'a\012b')" + '"'),
+        ("a\n", "'a\n'"),
+        ("'\\\x7f!%", '"' + r"$(printf '\047\134\177\041\045')" + '"'),
+        ("\u2028\udcff", '"' + r"$(printf '\342\200\250\377')" + '"'),
     ],
 )
 def test_a_word_that_a_shell_reads_back(word: str, text: str) -> None:

@@ -24,6 +24,7 @@ from gitckpt.store.records import layout, locks
 from gitckpt.store.records.entry import Problem, Query
 from gitckpt.store.retention import maintenance, sweep
 
+_SET = "git config {} VALUE"
 _ALLOW = "see what that means, and allow it: git ckpt allow"
 
 _STALE_AFTER = 600
@@ -144,9 +145,9 @@ def _unknown(repository: Repository) -> list[Finding]:
 
 
 def _tracked_settings(repository: Repository) -> list[Finding]:
-    sentence = "is tracked, so a branch decides what it says; these settings in it do not count: "
+    said = "is tracked, so a branch decides what it says; these settings in it do not count: "
     return [
-        Finding("settings-tracked", path, sentence + first_of(names), f"git config {names[0]} VALUE")
+        Finding("settings-tracked", path, said + first_of(names), _SET.format(shell_word(names[0])))
         for path, names in config.tracked(repository).items()
     ]
 

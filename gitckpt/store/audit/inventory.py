@@ -244,7 +244,8 @@ def _invalid(error: InvalidCheckpoint, *, is_missing: bool) -> Flaw:
         return lasting("checkpoint-newer", error.ref, f"cannot be judged: {sentence}", error.hint)
     if is_missing:
         fetch = f"fetch it from a clone that has it: git fetch --no-tags --no-prune REMOTE +{ref}:{ref}"
-        cure = f"{fetch}; or give it up: git ckpt remove {error.ref.removeprefix(layout.CHECKPOINTS)}"
+        name = shell_word(error.ref.removeprefix(layout.CHECKPOINTS))
+        cure = f"{fetch}; or give it up: git ckpt remove {name}"
         return lasting("checkpoint-unreadable", error.ref, sentence, cure)
     misnamed = error.field == "id" and error.problem.endswith("is not the ref's name")
     code = "checkpoint-misnamed" if misnamed else "checkpoint-invalid"
@@ -253,7 +254,8 @@ def _invalid(error: InvalidCheckpoint, *, is_missing: bool) -> Flaw:
 
 def cure_of_invalid(ref: str) -> str:
     """Returns what to do about a ref of a checkpoint that is none."""
-    return f"look at it: git cat-file -p {shell_word(ref)}; remove it: git ckpt remove {ref.removeprefix(layout.CHECKPOINTS)}"
+    name = shell_word(ref.removeprefix(layout.CHECKPOINTS))
+    return f"look at it: git cat-file -p {shell_word(ref)}; remove it: git ckpt remove {name}"
 
 
 def broken(repository: Repository, complaint: str) -> list[Flaw]:

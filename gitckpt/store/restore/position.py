@@ -92,7 +92,10 @@ class Gap:
         if head.branch != source.branch:
             origin = f"on {source.branch}" if source.branch is not None else "while HEAD was detached"
             goes = f"{'goes' if is_done else 'would go'} {where.replace('on', 'to', 1)}"
-            go_there = f"; to be on the other one: git switch {shell_word(source.branch)}" if source.branch is not None else ""
+            go_there = ""
+            if source.branch is not None:
+                end = "-- " if source.branch.startswith("-") else ""  # a document may say anything
+                go_there = f"; to be on the other one: git switch {end}{shell_word(source.branch)}"
             return [f"{stays}, and the checkpoint was made {origin}, at the same commit: a commit {goes}{go_there}"]
         return []
 

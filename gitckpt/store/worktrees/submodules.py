@@ -154,7 +154,8 @@ def _record_half_made(inner: Checkpoints, captured: Checkpoint, limits: Limits) 
         held.update(checkout.blobs_of(there, files))
     names = (os.path.relpath(os.path.join(parent, name), top) for parent, _, leaves in os.walk(top) for name in leaves)
     if not held.issuperset(names):
-        raise WorktreeError(f"it is half made: git -C '{there.worktree}' ckpt restore {captured.id[: ids.SHORT]}")
+        way = f"git -C {shell_word(there.worktree or '')} ckpt restore {captured.id[: ids.SHORT]}"
+        raise WorktreeError(f"it is half made: {way}")
     message = f"before {captured.id[: ids.SHORT]} came back again"
     inner.record(layout.SAFETY_COMPLETE, {"path": there.worktree or ""}, worktree=found, trigger=SAFETY, message=message)
 
