@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import json
 import os
 import pty
 import re
@@ -16,11 +17,16 @@ from unicodedata import east_asian_width
 import pytest
 
 from gitckpt.cli.screen import terminal
+from gitckpt.cli.screen.audience import Terminal
 from gitckpt.model.errors import UsageError
 from gitckpt.store.store import Store
 from tests import forked
-from tests.cli.conftest import Spawn, document, normal, store_text
+from tests.cli.conftest import Ckpt, Spawn, document, normal, store_text
 from tests.conftest import Checkout
+from tests.durable.stage import Stage, stage
+from tests.hostile.escapes import strange
+
+__all__ = ["stage"]
 
 BOLD, RESET = "\x1b[1m", "\x1b[0m"
 
@@ -189,6 +195,59 @@ def test_a_patch_is_coloured_line_by_line_and_harmless(main_checkout: Checkout, 
     assert "\x1b[31m-hello\x1b[0m" in said.splitlines()
     assert "\x1b[32m+new\\x1b[35m\\u{202e}\ttext\\r\x1b[0m" in said.splitlines()
     assert "+new\x1b[35m\u202e\ttext\r\n" in spawn("diff", first.id, at=main_checkout).out
+
+
+def test_what_git_pages_is_harmless_and_else_as_in_a_pipe(
+    main_checkout: Checkout,
+    ckpt: Ckpt,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """`git -p ckpt diff`: whatever the pager passes on gets to the terminal."""
+    with Store.open(main_checkout.path) as store:
+        first = store.record("a-complete", {}, message="one")
+    main_checkout.write("README", "new\x1b]0;t\x07\u202e\ttext\r\n")
+    piped = {words: ckpt(*words, at=main_checkout).out for words in (("list",), ("diff", first.id))}
+    monkeypatch.setenv("GIT_PAGER_IN_USE", "1")
+    paged = {words: ckpt(*words, at=main_checkout).out for words in piped}
+    assert paged["list",] == piped["list",]
+    assert "+new\x1b]0;t\x07\u202e\ttext\r\n" in piped["diff", first.id]
+    assert "+new\\x1b]0;t\\x07\\u{202e}\ttext\\r\n" in paged["diff", first.id]
+    assert "\x1b" not in paged["diff", first.id]
+
+
+UNSEEN = "\u202e\u2066\u200f\u061c\u200b\ufeff\u00ad\u2028\U000e0041"
+
+
+class TestWhatACommandPrints:
+    def test_nothing_unseen_passes(self, capfdbinary: pytest.CaptureFixture[bytes]) -> None:
+        text = f"a\x1b[1mb\xff\u00e9\u5d4c{UNSEEN}".encode() + b"\xff\xe2\x80"
+        for size in (1, 2, 3, 1000):  # a character may come in parts
+            person = Terminal()
+            for start in range(0, len(text), size):
+                person.output(text[start : start + size])
+            person.ended("one", "complete", None)
+            said = capfdbinary.readouterr().err.partition(b"\n")[0]
+            escaped = "".join(terminal.harmless(character) for character in UNSEEN)
+            assert said == f"a\x1b[1mb\xff\u00e9\u5d4c{escaped}".encode() + b"\xff\xe2\x80"
+
+    @pytest.mark.parametrize("client", ["claude", "talker"])
+    def test_nor_in_the_words_of_an_agent(self, stage: Stage, client: str) -> None:
+        words = f"x{UNSEEN}\x1b]0;t\x07y"
+        message = {"role": "assistant", "content": [{"type": "text", "text": words}]}
+        says = [{"type": "assistant", "message": message}, {"type": "result", "result": "done"}]
+        answer = "\n".join(map(json.dumps, says)) if client == "claude" else words
+        (stage.checkout.path / "answer").write_text(answer)
+        stage.program(client, "cat answer; echo")
+        phase = f"use = 'agent'\nwith = {{ agent = '{client}', prompt = 'README' }}\n"
+        stage.checkout.write("gitckpt.toml", f"[[pipelines.ci.phases]]\nname = 'ask'\n{phase}")
+        stage.checkout.commit("a pipeline")
+        said = stage.ckpt("run", "ci").err
+        escaped = "".join(terminal.harmless(character) for character in UNSEEN)
+        assert f"x{escaped}" in said
+        assert strange(said) == []
+        _, shown = on_terminal("run", "ci", at=stage.checkout, env=stage.env)
+        assert f"x{escaped}" in shown
+        assert strange(shown) == []
 
 
 def test_a_person_is_told_the_beginning_of_a_long_word(capsys: pytest.CaptureFixture[str]) -> None:

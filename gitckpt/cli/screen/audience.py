@@ -41,6 +41,8 @@ class Terminal(Observer):
         self._at_line_start = True
         self._printed = False
         self._shows_progress = False
+        self._rest = b""
+        """The beginning of a character of which the end is still to come."""
 
     def started(self, run: str) -> None:
         """Prints the id of the run, the result of the command, at once: whoever started it may want to know it while it goes on."""
@@ -68,6 +70,7 @@ class Terminal(Observer):
     def output(self, data: bytes) -> None:
         """A command printed something."""
         self._clear()
+        data, self._rest = _whole(self._rest + data)
         with _heard():
             terminal.live(data)
         self._at_line_start, self._printed = data.endswith(b"\n"), True
@@ -83,6 +86,10 @@ class Terminal(Observer):
         """A phase ended."""
         took = f" after {length(seconds)}" if seconds is not None else ""
         self._clear()
+        if self._rest:
+            data, self._rest = self._rest, b""
+            with _heard():
+                terminal.live(data)
         if self._printed and not self._at_line_start:
             self.remark("")
         self.remark(f"      {phase}: {status}{took}")
@@ -107,6 +114,18 @@ class Terminal(Observer):
                 return answer, _lines("What shall be revised? An empty line ends it.")
             if answer is not None:
                 return answer, ""
+
+
+def _whole(data: bytes) -> tuple[bytes, bytes]:
+    """Return what is whole characters of UTF-8, and the beginning of another one behind them."""
+    for size in range(1, min(len(data), 3) + 1):
+        lead = data[-size]
+        if lead >= 0xC0:
+            needed = 2 if lead < 0xE0 else 3 if lead < 0xF0 else 4
+            return (data[:-size], data[-size:]) if size < needed else (data, b"")
+        if lead < 0x80:
+            break
+    return data, b""
 
 
 def length(seconds: float) -> str:

@@ -42,6 +42,12 @@ _LONGEST_WORD, _BEGINNING = 5000, 200
 
 _LONGEST_LINE = 10_000
 
+_UNSEEN = (
+    "\u00ad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb"
+    "\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e007f"
+)
+"""What has no width, breaks lines, or changes the direction of what is read: Unicode's Cf, Zl, Zp."""
+
 
 class Shown:
     """Text that is harmless and may have a style; what `out` and its like print as it is. Made in this module alone.
@@ -107,7 +113,7 @@ def out_row(cells: Iterable[str | None]) -> None:
 
 def out_patch(data: bytes) -> None:
     """Prints a patch as the result: for a program byte for byte, for a person harmless, and coloured line by line."""
-    if not is_terminal():
+    if not _is_read_by_a_person():
         out_bytes(data)
         return
     is_coloured = _has_colour()
@@ -118,7 +124,7 @@ def out_patch(data: bytes) -> None:
 
 def out_path(path: str) -> None:
     """Prints a path as the result: for a program byte for byte, for a person harmless."""
-    if is_terminal():
+    if _is_read_by_a_person():
         out(harmless(path))
     else:
         out_bytes(os.fsencode(path) + b"\n")
@@ -126,7 +132,7 @@ def out_path(path: str) -> None:
 
 def out_document(data: bytes) -> None:
     """Prints a text from the repository as the result: for a program byte for byte, for a person harmless."""
-    if is_terminal():
+    if _is_read_by_a_person():
         sys.stdout.write(_harmless_lines(data.decode("utf-8", "surrogateescape")))
     else:
         out_bytes(data)
@@ -174,7 +180,20 @@ def fail(error: CkptError) -> int:
 
 
 def live(data: bytes) -> None:
-    """Passes on what a command prints, as it comes, on standard error; byte for byte, as if it had been started by hand."""
+    """Pass on what a command prints, as it comes, on standard error.
+
+    It is passed on byte for byte, as if the command had been started by hand; only characters that
+    nobody sees, or that turn what is read around, are escaped: words of agents are among it.
+
+    Args:
+        data: whole characters.
+    """
+    if not data.isascii():
+        import re
+
+        text = data.decode("utf-8", "surrogateescape")
+        text = re.sub(f"[{_UNSEEN}]", lambda found: _escape(found[0]), text)
+        data = text.encode("utf-8", "surrogateescape")
     sys.stderr.flush()
     sys.stderr.buffer.write(data)
     sys.stderr.buffer.flush()
@@ -271,6 +290,14 @@ def ask(question: str, *, above: bool = False, told: Sequence[str] = ()) -> str 
 def is_terminal() -> bool:
     """Tells whether results go to a person's terminal."""
     return sys.stdout.isatty()
+
+
+def _is_read_by_a_person() -> bool:
+    """Tell whether raw results get to a terminal: directly, or through the pager that git started.
+
+    The pager counts for nothing else: neither color nor tables nor questions go to it.
+    """
+    return is_terminal() or os.environ.get("GIT_PAGER_IN_USE", "").lower() in ("1", "true", "yes", "on")
 
 
 def _has_colour(stream: TextIO | None = None) -> bool:

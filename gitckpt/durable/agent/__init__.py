@@ -3,5 +3,6 @@
 Doors:
     client: `client_of` and `read_clients`: which client a text or a file means. A new one is a file of its own, and stands in `DIALECTS`.
     call: `Agent`, which is asked, and its `Answer`.
+    dialect: `words`: what of a text may be shown.
     failure: what kind of failure an answer is.
 """

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from gitckpt.durable.agent import client as clients
 from gitckpt.durable.agent import report as reports
 from gitckpt.durable.agent.client import Client
-from gitckpt.durable.agent.dialect import session_id, uncolored
+from gitckpt.durable.agent.dialect import session_id, uncolored, words
 from gitckpt.durable.agent.report import AgentReport
 from gitckpt.durable.agent.transcript import Transcript, set_aside
 from gitckpt.durable.command import execution
@@ -159,7 +159,7 @@ class Agent:
 
         def show(text: str) -> None:
             if text:
-                shown = text.encode()
+                shown = words(text).encode("utf-8", "replace")
                 tail.add(shown)
                 output(shown)
 

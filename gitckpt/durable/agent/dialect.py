@@ -182,6 +182,11 @@ def lines(text: str) -> str:
     return shown if not shown or shown.endswith("\n") else shown + "\n"
 
 
+def words(text: str) -> str:
+    """Return a part of a text as a terminal may show it: without colors and control characters."""
+    return uncolored(text).translate(_CONTROL)
+
+
 def tool_line(name: str, what: str) -> str:
     """Returns the line that says which tool is used, and for what."""
     said = one_line(": ".join(filter(None, (name, what))))

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, MutableMapping
 from gitckpt.durable.agent import failure
 from gitckpt.durable.agent.call import Agent, Answer
 from gitckpt.durable.agent.client import Client
+from gitckpt.durable.agent.dialect import words
 from gitckpt.durable.command.execution import DEADLINE, Patience
 from gitckpt.durable.phases import options
 from gitckpt.durable.pipeline.context import Context
@@ -58,7 +59,7 @@ def ask(context: Context) -> Ended:
         patience = Patience(limit or usual, idle, run.seconds_left())
         return agent.ask(prompt, patience=patience, output=context.output, tick=context.look)
 
-    answer = patiently(run, call, lambda text: context.output(f"{text}\n".encode()))
+    answer = patiently(run, call, lambda text: context.output(f"{words(text)}\n".encode()))
     _require_success(phase.name, answer)
     if phase.must_change and not run.has_changed_files(attempt):
         raise PhaseFailed(f"phase {phase.name!r} produced no file changes", code=answer.code, output=answer.tail)

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 
 from gitckpt.durable.agent import failure
 from gitckpt.durable.agent.call import Agent, Answer
+from gitckpt.durable.agent.dialect import words
 from gitckpt.durable.command.execution import DEADLINE, Ending, Patience
 from gitckpt.durable.phases import shell
 from gitckpt.durable.phases.agent import MOST_LOST, RETRY_AT, require_there, unusable, wait_for_a_limit
@@ -325,7 +326,7 @@ class Loop:
         self._run.milestone(trigger=LOOP, message=message, progress=progress, errors=errors)
 
     def _show(self, text: str) -> None:
-        self._context.output(f"[loop] {text}\n".encode())
+        self._context.output(f"[loop] {words(text)}\n".encode())
 
 
 def _line(text: str) -> str:

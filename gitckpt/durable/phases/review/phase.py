@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from gitckpt.durable.agent.call import Agent, Answer
 from gitckpt.durable.agent.client import Client
+from gitckpt.durable.agent.dialect import words
 from gitckpt.durable.command.execution import DEADLINE, EXIT, Ending, Patience
 from gitckpt.durable.phases import options, shell
 from gitckpt.durable.phases.agent import patiently, require_there
@@ -50,7 +51,7 @@ def carry_out(context: Context) -> Ended:
     run = context.run
 
     def tell(text: str) -> None:
-        context.output(f"[review] {text}\n".encode())
+        context.output(f"[review] {words(text)}\n".encode())
 
     review = Review(
         run,
@@ -210,7 +211,7 @@ class _Asked:
             patience = Patience(self._timeout, None, run.seconds_left())
             return agent.ask(prompt, session=session, patience=patience, output=context.output, tick=context.look, budget=self._left())
 
-        answer = patiently(run, call, lambda text: context.output(f"[review] {text}\n".encode()), self._role)
+        answer = patiently(run, call, lambda text: context.output(f"[review] {words(text)}\n".encode()), self._role)
         if answer.ended_by == DEADLINE:
             raise DeadlineReached(f"the {self._role} was ended: the run took longer than it may", output=answer.tail)
         return Reply(not answer.problem, answer.problem, answer.report.text, answer.report.cost_usd, answer.report.session)
