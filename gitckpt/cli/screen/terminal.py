@@ -46,7 +46,7 @@ _UNSEEN = (
     "\u00ad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb"
     "\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e007f"
 )
-"""What has no width, breaks lines, or changes the direction of what is read: Unicode's Cf, Zl, Zp."""
+"""What has no width, breaks lines, or changes the direction of reading: Unicode's Cf, Zl, Zp."""
 
 
 class Shown:
@@ -297,7 +297,8 @@ def _is_read_by_a_person() -> bool:
 
     The pager counts for nothing else: neither color nor tables nor questions go to it.
     """
-    return is_terminal() or os.environ.get("GIT_PAGER_IN_USE", "").lower() in ("1", "true", "yes", "on")
+    paged = os.environ.get("GIT_PAGER_IN_USE", "").lower()
+    return is_terminal() or paged in ("1", "true", "yes", "on")
 
 
 def _has_colour(stream: TextIO | None = None) -> bool:

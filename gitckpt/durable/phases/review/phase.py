@@ -211,7 +211,10 @@ class _Asked:
             patience = Patience(self._timeout, None, run.seconds_left())
             return agent.ask(prompt, session=session, patience=patience, output=context.output, tick=context.look, budget=self._left())
 
-        answer = patiently(run, call, lambda text: context.output(f"[review] {words(text)}\n".encode()), self._role)
+        def tell(text: str) -> None:
+            context.output(f"[review] {words(text)}\n".encode())
+
+        answer = patiently(run, call, tell, self._role)
         if answer.ended_by == DEADLINE:
             raise DeadlineReached(f"the {self._role} was ended: the run took longer than it may", output=answer.tail)
         return Reply(not answer.problem, answer.problem, answer.report.text, answer.report.cost_usd, answer.report.session)
