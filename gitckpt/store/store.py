@@ -56,7 +56,8 @@ class Store(Supervision):
                 work has come; by default nobody, and nothing is loosened that was not allowed.
 
         Raises:
-            RepositoryError: there is none, git refuses it, or git is too old.
+            RepositoryError: there is none, git refuses it, or git is too old; or it is a bare one
+                in the worktree of another, which only `GIT_DIR` opens.
             UsageError: it is no path, there is no such adapter, or `listener` is no `Listener`.
         """
         require_path("path", path, as_text=True)
