@@ -215,3 +215,37 @@ def test_what_an_agent_answers_is_masked_before_a_loop_remembers_it(main_checkou
     assert "the token is [masked: github-pat]" in stored, done
     assert "fails with [masked: github-pat]" in stored, done
     assert TOKEN not in stored
+
+
+OUTPUT = """
+[[pipelines.leak.phases]]
+name = "tell"
+run = "mkdir -p $CKPT_OUTPUT; echo {token} > $CKPT_OUTPUT/result.txt; {end}"
+[[pipelines.leak.phases]]
+name = "wait"
+run = "true"
+"""
+
+
+@pytest.mark.parametrize("end", ["true", "false"])
+def test_a_secret_in_the_output_of_a_phase_is_kept_and_named(main_checkout: Checkout, end: str) -> None:
+    main_checkout.write("gitckpt.toml", OUTPUT.format(token=f"{TOKEN[:8]}''{TOKEN[8:]}", end=end))
+    main_checkout.git("add", "--all")
+    main_checkout.git("commit", "--quiet", "--message", "pipeline")
+    done = forked.git_ckpt("run", "leak", directory=main_checkout.path)
+    path = "run/output/tell/result.txt"
+    [warning] = [line for line in done.err.splitlines() if "looks like a secret" in line]
+    assert f"{path}:1 (github-pat)" in warning
+    with Store.open(main_checkout.path) as store:
+        newest = store.list()[0]
+        files = store.read(newest.id).worktree
+        assert files is not None
+        assert [(suspect.path, suspect.rule, suspect.line) for suspect in files.suspects] == [(path, "github-pat", 1)]
+    assert main_checkout.git("cat-file", "blob", f"refs/ckpt/trees/{newest.id}:{path}") == TOKEN
+    shown = forked.git_ckpt("show", newest.id, directory=main_checkout.path)
+    assert f"looks like a secret: {path}:1" in shown.out
+
+    settled = forked.git_ckpt("allow", "--secret", files.suspects[0].digest, directory=main_checkout.path)
+    assert settled.code == 0, settled
+    again = forked.git_ckpt("run", "leak", directory=main_checkout.path)
+    assert "looks like a secret" not in again.err

@@ -18,7 +18,7 @@ from gitckpt.durable.run.errors import Cancelled, DeadlineReached, PhaseBlocked,
 from gitckpt.durable.run.retry import Conduct, Ended
 from gitckpt.model.arguments import require
 from gitckpt.model.checkpoint import Attempt
-from gitckpt.model.names import shell_word
+from gitckpt.model.names import first_of, shell_word
 from gitckpt.model.values import dataclass
 
 TYPE_CHECKING = False
@@ -114,6 +114,7 @@ class Driver:
         self._agents = agents or {}
         self._untold: tuple[str, str, float | None] | None = None
         self._announced: set[str] = set()
+        self._suspects: set[str] = set()
 
     def drive(self) -> Result:
         """Does every phase that is not complete, in order.
@@ -208,6 +209,18 @@ class Driver:
         if untold is not None:
             self._run.flush()
             self._observer.ended(*untold)
+            self._warn_of_suspects()
+
+    def _warn_of_suspects(self) -> None:
+        """Name the files that look like secrets in the newest checkpoint, each once in a run."""
+        files = self._run.newest.worktree
+        fresh = [suspect for suspect in files.suspects if suspect.path not in self._suspects] if files is not None else []
+        if fresh:
+            places = {suspect.path: f"{suspect.path}:{suspect.line} ({suspect.rule})" for suspect in reversed(fresh)}
+            self._suspects.update(places)
+            named = first_of([*reversed(places.values())], 3)
+            advice = f"if it is none: git ckpt allow --secret {fresh[0].digest}"
+            self._observer.warn(f"captured, and looks like a secret: {named}; {advice}")
 
     def _require_not_blocked(self, phase: PhaseDefinition) -> None:
         last = self._run.last_attempt

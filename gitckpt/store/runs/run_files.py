@@ -17,10 +17,11 @@ from gitckpt.git.objects.encoding import DIRECTORY, EXECUTABLE, FILE, Entries, e
 from gitckpt.git.objects.trees import leaves
 from gitckpt.git.repository import Repository
 from gitckpt.git.worktree.administration import main_worktree
-from gitckpt.model.checkpoint import Omitted, Worktree
+from gitckpt.model.checkpoint import Omitted, Suspect, Worktree
 from gitckpt.model.errors import CkptError, WorktreeError
 from gitckpt.model.values import replace
 from gitckpt.store.secrets import copies, detector
+from gitckpt.store.secrets import suspects as named
 from gitckpt.store.snapshot import manifest
 from gitckpt.store.snapshot.limits import Limits
 
@@ -68,7 +69,7 @@ class RunFiles:
 
     def __init__(self, path: str) -> None:
         self.path = path
-        self._seen: dict[str, tuple[tuple[int, int, int, int], str]] = {}
+        self._seen: dict[str, tuple[tuple[int, int, int, int], str, list[tuple[str, int, bytes]]]] = {}
 
     def added(self, repository: Repository, objects: Objects, found: Worktree, commit: str, limits: Limits) -> Worktree:
         """Returns what a capture found, with these files in its tree.
@@ -86,7 +87,8 @@ class RunFiles:
             return found
         omitted: list[Omitted] = []
         pending: list[tuple[str, bytes]] = []
-        tree = self._tree(repository, "", limits, omitted, pending)
+        suspects: list[Suspect] = []
+        tree = self._tree(repository, "", limits, omitted, pending, suspects)
         if tree is None and not omitted:
             return found
         whole = _entries(repository, objects, found.tree, commit)
@@ -100,7 +102,7 @@ class RunFiles:
             from gitckpt.git.worktree import provenance
 
             provenance.note(repository, made)
-        return replace(found, tree=made, omitted=(*found.omitted, *omitted))
+        return replace(found, tree=made, omitted=(*found.omitted, *omitted), suspects=(*found.suspects, *suspects)[: named.MOST])
 
     def keep(self, files: Mapping[str, bytes]) -> None:
         """Lets the copies of inputs be these, whole, as no snapshot has them. What is the same already is not written.
@@ -179,16 +181,22 @@ class RunFiles:
             self.bring_back(repository, objects, then)
 
     def _tree(
-        self, repository: Repository, below: str, limits: Limits, omitted: list[Omitted], pending: list[tuple[str, bytes]]
+        self,
+        repository: Repository,
+        below: str,
+        limits: Limits,
+        omitted: list[Omitted],
+        pending: list[tuple[str, bytes]],
+        suspects: list[Suspect],
     ) -> str | None:
-        """Returns the tree of a directory, None for an empty one; what is to be written for it joins `pending`."""
+        """Return the tree of a directory, None for an empty one; the lists get what is left out, to be written, or named."""
         entries: Entries = {}
         with os.scandir(os.path.join(self.path, below)) as listing:
             there = sorted((entry for entry in listing if below or entry.name in (INPUT, OUTPUT)), key=lambda entry: entry.name)
         for entry in there:
             inner = f"{below}/{entry.name}" if below else entry.name
             if entry.is_dir(follow_symlinks=False):
-                tree = self._tree(repository, inner, limits, omitted, pending)
+                tree = self._tree(repository, inner, limits, omitted, pending, suspects)
                 if tree is not None:
                     entries[os.fsencode(entry.name)] = (DIRECTORY, tree)
                 continue
@@ -200,36 +208,43 @@ class RunFiles:
                 omitted.append(Omitted(f"{ENTRY.decode()}/{os.fsencode(inner).decode('utf-8', 'replace')}", *reason))
                 continue
             mode = EXECUTABLE if status.st_mode & stat.S_IXUSR else FILE
-            entries[os.fsencode(entry.name)] = (mode, self._blob(repository, inner, status, pending))
+            entries[os.fsencode(entry.name)] = (mode, self._blob(repository, inner, status, pending, suspects))
         if not entries:
             return None
         data = encode_tree(entries)
         pending.append(("tree", data))
         return object_id("tree", data, repository.object_format)
 
-    def _blob(self, repository: Repository, inner: str, status: os.stat_result, pending: list[tuple[str, bytes]]) -> str:
-        """Returns the blob of a file; one that was not touched since it was last read is there already."""
+    def _blob(
+        self,
+        repository: Repository,
+        inner: str,
+        status: os.stat_result,
+        pending: list[tuple[str, bytes]],
+        suspects: list[Suspect],
+    ) -> str:
+        """Return the blob of a file; one that was not touched since it was last read is there already."""
         mark = (status.st_mtime_ns, status.st_ctime_ns, status.st_size, status.st_ino)
         seen = self._seen.get(inner)
-        if seen is not None and seen[0] == mark and repository.cat_file.info(seen[1]) is not None:
-            return seen[1]
-        try:
-            with open(os.path.join(self.path, inner), "rb", opener=premises.create) as file:
-                data = file.read()
-        except OSError as error:
-            raise CkptError(f"cannot read {error.filename}: {error.strerror}") from None
-        if inner.startswith(f"{INPUT}/"):
-            from gitckpt.store.secrets import copies
-
-            data = copies.masked(repository, data)
-        elif inner.endswith(_TOLD):
-            from gitckpt.store.secrets import detector
-
-            data = detector.masked_bytes(data)
-        oid = object_id("blob", data, repository.object_format)
-        pending.append(("blob", data))
-        self._seen[inner] = mark, oid
-        return oid
+        if seen is None or seen[0] != mark or repository.cat_file.info(seen[1]) is None:
+            try:
+                with open(os.path.join(self.path, inner), "rb", opener=premises.create) as file:
+                    data = file.read()
+            except OSError as error:
+                raise CkptError(f"cannot read {error.filename}: {error.strerror}") from None
+            places: list[tuple[str, int, bytes]] = []
+            if inner.startswith(f"{INPUT}/"):
+                data = copies.masked(repository, data)
+            elif inner.endswith(_TOLD):
+                data = detector.masked_bytes(data)
+            elif len(data) <= detector.LARGEST:
+                # A phase's output is the only copy of it, so a secret in it is named and not masked.
+                places = [(hit.rule, line, secret) for hit, line, secret in detector.lines(data)]
+            pending.append(("blob", data))
+            seen = self._seen[inner] = mark, object_id("blob", data, repository.object_format), places
+        if seen[2]:
+            suspects += named.unsettled(repository, b"%s/%s" % (ENTRY, os.fsencode(inner)), seen[2])
+        return seen[1]
 
     def _write(self, repository: Repository, objects: Objects, tree: str, directory: str, *, is_top: bool = False) -> None:
         found = next(objects.read([tree], None))

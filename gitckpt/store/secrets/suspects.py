@@ -16,9 +16,10 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
+    from gitckpt.git.repository import Repository
     from gitckpt.git.worktree.index import PrivateIndex
 
-_MOST = 1000
+MOST = 1000
 """So many are named: a dump may have any number of them."""
 
 
@@ -49,7 +50,22 @@ def look(index: PrivateIndex, files: str, paths: Sequence[bytes], stored: Mappin
             digest = settled.digest(secret)
             if not settled.knows(quoted(path), digest):
                 found.append(Suspect(quoted(path), hit.rule, line, digest))
-    return tuple(sorted(found, key=lambda suspect: (suspect.path, suspect.line))[:_MOST])
+    return tuple(sorted(found, key=lambda suspect: (suspect.path, suspect.line))[:MOST])
+
+
+def unsettled(repository: Repository, path: bytes, places: Sequence[tuple[str, int, bytes]]) -> list[Suspect]:
+    """Return the places in one file that nobody has settled.
+
+    Args:
+        repository: in which they may be settled.
+        path: of the file, as the document names it.
+        places: rule, line and bytes of each.
+    """
+    from gitckpt.store.secrets.settled import Settled
+
+    settled = Settled(repository)
+    found = [Suspect(quoted(path), rule, line, settled.digest(secret)) for rule, line, secret in places[:MOST]]
+    return [suspect for suspect in found if not settled.knows(suspect.path, suspect.digest)]
 
 
 def _read(index: PrivateIndex, files: str, paths: Sequence[bytes]) -> Iterator[tuple[bytes, bytes]]:
