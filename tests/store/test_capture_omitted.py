@@ -80,7 +80,11 @@ class TestSecrets:
         *(".npmrc", ".pypirc", ".pgpass", "a.P12", "a.pfx", "a.jks", "a.keystore", "a.kdbx", "prod.env", "secrets.yml", ".kube/config"),
         *(".docker/config.json", "terraform.tfstate", "service-account.json", "a.ppk", "a.asc", ".bash_history", "app-secrets.JSON"),
         *("prod.tfvars", ".my.cnf", ".htpasswd", ".dockercfg", "kubeconfig", "deep/.aws/config", "db_credentials.yml", "host_ed25519"),
-        *("client_secret_1.json", "app-firebase-adminsdk-x.json", ".ssh/config", "local_settings.py", ".vault_pass.txt", "AuthKey.p8"),
+        *("client_secret_1.json", "app-firebase-adminsdk-x.json", ".ssh/config", "secrets.json", ".vault_pass.txt", "AuthKey.p8"),
+        *(".claude/.credentials.json", ".codex/auth.json", ".gemini/oauth_creds.json", ".config/gh/hosts.yml"),
+        *(".local/share/opencode/auth.json", ".config/gcloud/credentials.db", ".aws/credentials", ".qwen/oauth_creds.json"),
+        *(".yarnrc.yml", ".config/rclone/rclone.conf", "token.json", "tokens_1.json", "cookies.sqlite", "home/.claude.json"),
+        *("credentials.csv", "id_ecdsa_sk", ".env.sh", ".playwright/.auth/user.json"),
     )
 
     OTHERS = (
@@ -94,6 +98,17 @@ class TestSecrets:
         ".env.sample",
         "kube/config",
         "history",
+        "credentials.py",
+        "id_map.py",
+        "id_map.csv",
+        "credentials_provider.go",
+        "secrets.ts",
+        "id_rsa_test.go",
+        "src/.aws/deploy.sh",
+        "local_settings.py",
+        "db.secrets.md",
+        "cookies.test.tsx",
+        "config/auth.json",
     )
     """Source code about secrets, what is made to be shown, and names that are secret in another directory."""
 

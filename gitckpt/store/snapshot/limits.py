@@ -28,16 +28,23 @@ MORE_TIME = "to allow more time: git config ckpt.snapshotTimeout 5m"
 
 _DATA = ("yml", "yaml", "json", "toml", "ini", "env", "xml", "properties", "txt", "conf", "cfg", "enc", "bak")
 SECRETS = (
+    # what coding agents log in with: their manuals, and what they write
+    *(".claude/.credentials.json", ".claude.json", ".codex/auth.json", ".gemini/oauth_creds.json"),
+    *(".gemini/mcp-oauth-tokens*.json", ".qwen/oauth_creds.json", ".config/github-copilot/*.json"),
+    *("opencode/auth.json", "opencode/mcp-auth.json", "crush/crush.json", ".factory/auth.json"),
+    *(".kimi/credentials/*", "huggingface/token", ".huggingface/token"),
     # environments and settings: the templates of github/gitignore, Rails, Django, Terraform, Ansible
-    *(".env*", "*.env", ".flaskenv", "secret", "secrets", "*.secret", "*.secrets", "local_settings.py", "wp-config.php", "master.key"),
+    *(".env*", "*.env", ".flaskenv", "secret", "secrets", "*.secret", "*.secrets", "master.key"),
     *("*.tfstate", "*.tfstate.*", "*.tfvars", "*.tfvars.json", ".terraformrc", "terraform.rc", ".vault_pass*", ".vault-token", "*.agekey"),
     *(f"{name}.{data}" for name in ("secret", "secrets", "*-secret", "*-secrets", "*_secret", "*_secrets") for data in _DATA),
     *(f"{name}.{data}" for name in ("creds", "password", "passwords", "*-credentials", "*_credentials") for data in _DATA),
     # keys, and certificates with keys: gitleaks, detect-secrets, gitrob
-    *("*.pem", "id_*", "*.key", "*.p12", "*.pfx", "*.p8", "*.pkcs12", "*.pk8", "*.jks", "*.keystore", "*.bks", "*.ppk", "*.asc"),
+    *("id_rsa*", "id_dsa*", "id_ecdsa*", "id_ed25519*", "id_xmss*"),
+    *("*.pem", "*.key", "*.p12", "*.pfx", "*.p8", "*.pkcs12", "*.pk8", "*.jks", "*.keystore"),
+    *("*.bks", "*.ppk", "*.asc"),
     *("*.kdb", "*.kdbx", "*.ovpn", "*.keychain", "*.keychain-db", "*.agilekeychain", "*.opvault", "*.psafe3", "otr.private_key"),
     *("ssh_host_*_key", "*_rsa", "*_dsa", "*_ecdsa", "*_ed25519", "secring.*", "*.jwk", "*.jwks", "*.cscfg", "*.publishsettings"),
-    *("wallet.dat", "*.wallet"),
+    *("wallet.dat", "*.wallet", "key.properties", "keystore.properties", "sops/age/keys.txt"),
     # what clients keep to log in: their manuals
     *("credentials*", ".netrc", "_netrc", ".git-credentials", ".npmrc", ".pypirc", ".pgpass", "pgpass.conf", ".my.cnf", ".mylogin.cnf"),
     *(".htpasswd", "htpasswd", ".dockercfg", ".dockerconfigjson", "kubeconfig", "kubeconfig.*", "*.kubeconfig", ".s3cfg", ".boto"),
@@ -46,15 +53,31 @@ SECRETS = (
     *("application_default_credentials.json", "*firebase-adminsdk*.json", ".tugboat", ".composer/auth.json", ".m2/settings.xml"),
     *("settings-security.xml", ".remote-sync.json", "sftp-config.json", "sftp.json", ".ftpconfig", "filezilla.xml", "recentservers.xml"),
     *(".esmtprc", ".msmtprc", ".fetchmailrc", ".muttrc"),
+    *("rclone.conf", ".yarnrc.yml", "kaggle.json", ".databrickscfg", ".snowsql/config", ".oci/*"),
+    *(".config/glab-cli/*", ".config/doctl/*", ".config/stripe/*", ".config/netlify/*"),
+    *(".config/hub", ".config/configstore/*", ".wrangler/config/*", ".fly/config.yml", "ngrok/ngrok.yml"),
+    *("containers/auth.json", "com.vercel.cli/auth.json", "oauth_creds*.json", "wg[0-9]*.conf"),
+    *("token*.json", "*_token.json", "*-token.json", "cookies", "cookies.*", ".auth/*"),
     # what was typed, with passwords in it: shells, and clients of databases
     *(".bash_history", ".zsh_history", ".sh_history", ".ash_history", "fish_history", ".psql_history", ".mysql_history"),
     *(".sqlite_history", ".rediscli_history", ".dbshell", ".irb_history", ".python_history", ".node_repl_history"),
 )
 """Names of untracked files that look like secrets; one with a slash is that of a file in such a directory.
 
-From the templates of github/gitignore, the paths that gitleaks, detect-secrets and gitrob look for, and the manuals of the clients. Source
-code is not among them, whatever it is about: what is left out is work that is not kept.
+From the manuals of the clients, the templates of github/gitignore, and the paths that gitleaks,
+detect-secrets and gitrob look for. Names that end like source code or a document are never secrets:
+what is left out is work that is not kept, and a secret in a captured file is named by its content.
 """
+
+_SOURCES = frozenset(
+    "adoc asm astro awk bash bat c cc cjs clj cljc cljs cmake cmd cpp cs css cts cu cxx dart "
+    "ejs elm erb erl ex exs f90 fish fs fsx go gql gradle graphql groovy h handlebars hbs hcl "
+    "hh hpp hrl hs htm html hxx ipynb java jl js jsx kt kts less lhs liquid lua m md mdx mjs "
+    "ml mli mm mts nim nix org php phtml pl pm proto ps1 psm1 pug py pyi pyx r rake rb rkt rs "
+    "rst sass scala scm scss sh sol sql styl sv svelte swift t tcl tex tf thrift ts tsx v vb "
+    "vhd vhdl vue xhtml zig zsh".split()
+)
+"""Endings of source code and documents. Names that begin with `.env` are of environments, however they end."""
 
 _FORMS = (".env*.example", ".env*.sample", ".env*.template", ".env*.dist", "*.pub")
 """Names that are among `SECRETS` and made to be shown: forms to fill in, public keys."""
@@ -139,6 +162,8 @@ class Limits:
     def looks_secret(self, path: bytes) -> str | None:
         """Returns the pattern of `secrets` that the name of a file matches; None for none."""
         *above, name = os.fsdecode(path).lower().split("/")
+        if _is_source(name) and self.secrets == SECRETS:
+            return None
         found = self._secret(above, name)
         if found is not None and self.secrets == SECRETS and any(fnmatch.fnmatchcase(name, form) for form in _FORMS):
             return None
@@ -146,8 +171,9 @@ class Limits:
 
     def _secret(self, above: Sequence[str], name: str) -> str | None:
         names, endings, rest = _sorted(self.secrets)
-        if name in names:
-            return names[name]
+        for pattern, depth, whole in names.get(name, ()):
+            if not depth or "/".join([*above[-depth:], name]) == whole:
+                return pattern
         dot = name.rfind(".")
         if dot >= 0 and name[dot:] in endings:
             return endings[name[dot:]]
@@ -159,22 +185,29 @@ class Limits:
         return None
 
 
+def _is_source(name: str) -> bool:
+    return name.rpartition(".")[2] in _SOURCES and "." in name[1:] and not name.startswith(".env")
+
+
 _SPECIAL = re.compile(r"[*?[\]]")
 
 
 @functools.lru_cache(maxsize=8)
-def _sorted(patterns: tuple[str, ...]) -> tuple[dict[str, str], dict[str, str], list[tuple[str, int, str, str]]]:
-    """Returns patterns by how they are compared, as most files are compared with all of them: plain names, endings, and others.
+def _sorted(
+    patterns: tuple[str, ...],
+) -> tuple[dict[str, list[tuple[str, int, str]]], dict[str, str], list[tuple[str, int, str, str]]]:
+    """Return patterns by how they are compared: by name, by ending, and one after the other.
 
-    With each of the others goes how many directories it names, and what begins and ends all that it matches.
+    With each go how many directories it names, and what is compared in lower case.
     """
-    names: dict[str, str] = {}
+    names: dict[str, list[tuple[str, int, str]]] = {}
     endings: dict[str, str] = {}
     rest = []
     for pattern in patterns:
         folded = pattern.lower()
-        if not any(c in folded for c in "*?[/"):
-            names[folded] = pattern
+        if not any(c in folded for c in "*?["):
+            name = folded.rpartition("/")[2]
+            names.setdefault(name, []).append((pattern, pattern.count("/"), folded))
         elif folded.startswith("*.") and not any(c in folded[2:] for c in "*?[/."):
             endings[folded[1:]] = pattern
         else:
