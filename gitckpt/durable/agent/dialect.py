@@ -5,6 +5,7 @@ Every value is hostile: a message may have anything in any place. What is not as
 
 from __future__ import annotations
 
+import functools
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
@@ -141,10 +142,15 @@ def does_not_know(conversations: Sequence[str], said: str) -> bool:
         conversations: its words for a conversation.
         said: what it says.
     """
+    return _unknown(tuple(conversations)).search(said) is not None
+
+
+@functools.cache
+def _unknown(conversations: tuple[str, ...]) -> re.Pattern[str]:
     words = "|".join(f"{word}s?" for word in conversations)
     unknown = rf"\b(no|unknown|invalid|cannot find|could not find)\b[^\n]{{0,40}}\b({words})\b"
     missing = rf"\b({words})\b[^\n]{{0,200}}\b(not found|does not exist|not exist|unknown|expired)\b"
-    return re.search(f"{unknown}|{missing}", said, re.IGNORECASE) is not None
+    return re.compile(f"{unknown}|{missing}", re.IGNORECASE)
 
 
 def cost(value: object) -> float | None:

@@ -14,7 +14,6 @@ OPEN, STARTED, DONE, STUCK = " ", "~", "x", "!"
 _BOX = re.compile(r"(?P<indent>[ \t]*)(?:[-*+]|\d+[.)])[ \t]+\[(?P<mark>.)\][ \t]*(?P<text>.*)")
 _HEADING = re.compile(r"#{1,6}[ \t]+(?P<text>Task[ \t]+\d.*)", re.IGNORECASE)
 _FENCE = re.compile(r"[ \t]*(```+|~~~+)")
-_COMMENT = re.compile(r"<!--\s*(?P<text>.*?)\s*-->")
 _OID = re.compile(r"[0-9a-f]{7,64}")
 
 
@@ -96,10 +95,20 @@ def open_after(plan: Sequence[PlanTask], last: str) -> PlanTask | None:
 
 
 def _task(text: str, mark: str, line: int) -> PlanTask:
-    comment = _COMMENT.search(text)
-    commit = comment["text"] if comment is not None and _OID.fullmatch(comment["text"]) else None
-    title = _COMMENT.sub("", text).replace("**", "").replace("`", "").strip()
+    title, comments = _without_comments(text)
+    commit = comments[0] if comments and _OID.fullmatch(comments[0]) else None
+    title = title.replace("**", "").replace("`", "").strip()
     return PlanTask(statuses.task_id(title), title, mark, line, commit)
+
+
+def _without_comments(text: str) -> tuple[str, list[str]]:
+    """Return a line without its comments, and these."""
+    parts, comments, end = [], [], 0
+    while (start := text.find("<!--", end)) >= 0 and (close := text.find("-->", start + 4)) >= 0:
+        parts.append(text[end:start])
+        comments.append(text[start + 4 : close].strip())
+        end = close + 3
+    return "".join([*parts, text[end:]]), comments
 
 
 def _both(before: str, mark: str) -> str:

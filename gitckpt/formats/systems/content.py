@@ -30,7 +30,7 @@ _MOST_VALUES, _MOST_KEYS = 400_000, 150_000
 """So many values and keys are taken over: a state has 900,000 values and 150,000 keys at most."""
 
 _MOST_REMARKS = 20
-_TOKENS = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"|([,\[{])|(:)', re.DOTALL)
+_TOKENS = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"?|([,\[{])|(:)', re.DOTALL)
 
 _DEEPEST = 190
 """So many levels of tables and lists are taken over: a state has 200, and puts some around them."""

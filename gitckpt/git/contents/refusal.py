@@ -13,7 +13,8 @@ from gitckpt.git.worktree.index import PrivateIndex
 from gitckpt.model.errors import WorktreeError
 from gitckpt.model.values import dataclass, field
 
-_REFUSED = re.compile(r"^fatal: (?:Unable to process path )?(.*?)(?:: clean filter '.*' failed)?$", re.MULTILINE)
+_REFUSED = re.compile(r"^fatal: (?:Unable to process path )?(.*)$", re.MULTILINE)
+_FILTERED = ": clean filter '"
 _CONVERTED = re.compile(r"^warning: in the working copy of '(.*)', (?:CRLF|LF) will be replaced by", re.MULTILINE)
 _PASSED_OVER = re.compile(r"^Ignoring path (.*)$", re.MULTILINE)
 _MISENCODED = re.compile(
@@ -88,6 +89,7 @@ def read_in(index: PrivateIndex, paths: list[bytes], settings: Sequence[str], en
 def refused_path(error: GitError, paths: Iterable[bytes]) -> bytes | None:
     """Returns the path that git gave up at; None where it failed for another reason."""
     said = {*_REFUSED.findall(error.stderr), *_MISENCODED.findall(error.stderr)}
+    said |= {name.partition(_FILTERED)[0] for name in said if name.endswith("' failed")}
     return next((path for path in paths if path.decode("utf-8", "replace") in said), None)
 
 

@@ -28,7 +28,7 @@ FILE = "ckpt-unfiltered"
 HeldBack = dict[bytes, tuple[str, str]]
 """For each path, the oid of the blob whose bytes it has, and the filter that failed."""
 
-_FAILED = re.compile(r"^fatal: (.*): smudge filter (.*) failed$", re.MULTILINE)
+_FAILED = re.compile(r"^fatal: (?=.* failed$)(.*): smudge filter (.*) failed$", re.MULTILINE)
 _LENIENT = ("-c", "lfs.skipDownloadErrors=true")
 """Then the filter of LFS goes on after the first file whose content is nowhere; others have to be started again."""
 

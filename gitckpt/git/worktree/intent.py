@@ -20,7 +20,10 @@ _FLAG = 0x20000000
 """CE_INTENT_TO_ADD, as `git ls-files --debug` prints it."""
 
 _FEW = 100
-_ENTRY = re.compile(rb"(\d+) [0-9a-f]+ 0\t([^\0]+)\0(?:  [a-z]+: .*\n){4}  size: \d+\tflags: ([0-9a-f]+)\n")
+_ENTRY = re.compile(
+    rb"([0-7]{6}) [0-9a-f]{40,64} 0\t([^\0]++)"
+    rb"(?:\0(?:  [a-z]{1,9}: [0-9a-z:\t ]{1,80}\n){4}  size: \d{1,20}\tflags: ([0-9a-f]{1,16})\n|\Z)"
+)
 _ADD = ("add", "--sparse", "--intent-to-add", "--force", "--pathspec-from-file=-", "--pathspec-file-nul")
 
 
@@ -40,7 +43,7 @@ def intended(index: PrivateIndex, paths: Collection[bytes]) -> dict[bytes, bytes
     words = [os.fsdecode(path) for path in paths] if len(paths) <= _FEW else []
     listing = index.git("--literal-pathspecs", "ls-files", "--stage", "--debug", "-z", "--", *words)
     wanted = set(paths)
-    return {path: mode for mode, path, flags in _ENTRY.findall(listing) if path in wanted and int(flags, 16) & _FLAG}
+    return {path: mode for mode, path, flags in _ENTRY.findall(listing) if path in wanted and int(flags or b"0", 16) & _FLAG}
 
 
 def forget_trees(index: PrivateIndex, paths: Collection[bytes]) -> None:

@@ -9,10 +9,10 @@ from typing import NamedTuple
 from gitckpt.model import toml
 
 _TOKEN = re.compile(
-    r'"""(?:\\.|[^\\])*?"""(?:"{0,2})'  # up to two quotes may stand before the three that end it
-    r"|'''.*?'''(?:'{0,2})"
-    r'|"(?:\\.|[^"\\\n])*"'
-    r"|'[^'\n]*'"
+    r'"""(?:[^"\\]++|\\.|"(?!""))*+(?:"{3,5}|\Z)'  # up to two quotes may stand before the three that end it
+    r"|'''(?:[^']++|'(?!''))*+(?:'{3,5}|\Z)"
+    r'|"(?:[^"\\\n]++|\\.)*+"?'
+    r"|'[^'\n]*+'?"
     r"|\#[^\n]*"
     r"""|[^\s#=,.\[\]{}"']+"""
     r"|\n|[^\s]",

@@ -18,7 +18,7 @@ from gitckpt.model.values import dataclass
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
     from contextlib import ExitStack
     from typing import NoReturn
 
@@ -30,7 +30,6 @@ _NEW_MODE = 0o755
 
 _BEGIN = b"# >>> gitckpt >>>"
 _END = b"# <<< gitckpt <<<"
-_BLOCK = re.compile(rb"^%s\r?\n.*?^%s\r?$" % (_BEGIN, _END), re.MULTILINE | re.DOTALL)
 _MARKER = re.compile(rb"^(?:%s|%s)\r?$" % (_BEGIN, _END), re.MULTILINE)
 _STAGED = re.compile(r"\..+\.gitckpt-(\d+)-\w+")
 _CREATED = b"# This file was created by `git ckpt init`.\n"
@@ -86,14 +85,23 @@ def pinned(text: str) -> Pin | None:
 
 def without_blocks(data: bytes) -> bytes:
     """Returns what is left of a text without our blocks: what it was before they came in."""
-    while found := _BLOCK.search(data):
-        start, end = found.span()
-        if data[end : end + 1] == b"\n":
-            end += 1
-        elif start:
-            start -= 1
-        data = data[:start] + data[end:]
-    return data
+    parts, at = [], 0
+    for start, end in _blocks(data):
+        parts.append(data[at:start])
+        at = end + 1  # with its line break
+    left = b"".join([*parts, data[at:]])
+    return left[:-1] if at > len(data) else left
+
+
+def _blocks(data: bytes) -> Iterator[tuple[int, int]]:
+    """Yield where our blocks begin and end, from a first line to the next last one."""
+    start = -1
+    for marker in _MARKER.finditer(data):
+        if start < 0 and marker[0].startswith(_BEGIN):
+            start = marker.start()
+        elif start >= 0 and marker[0].startswith(_END):
+            yield start, marker.end()
+            start = -1
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,8 +123,8 @@ class HookFile:
     @property
     def block(self) -> bytes | None:
         """Our block in it, without a final newline."""
-        found = _BLOCK.search(self.data or b"")
-        return found[0] if found else None
+        data = self.data or b""
+        return next((data[start:end] for start, end in _blocks(data)), None)
 
     @property
     def is_ours(self) -> bool:
@@ -307,9 +315,8 @@ def _sweep(place: str) -> None:
 
 
 def _inserted(data: bytes, block: bytes) -> bytes:
-    found = _BLOCK.search(data)
-    if found:
-        return data[: found.start()] + block + without_blocks(data[found.end() :])
+    for start, end in _blocks(data):
+        return data[:start] + block + without_blocks(data[end:])
     if not data.startswith(b"#!"):
         return block + b"\n" + data
     shebang, newline, rest = data.partition(b"\n")

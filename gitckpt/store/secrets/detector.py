@@ -149,7 +149,12 @@ def lines(data: bytes) -> list[tuple[Hit, int, bytes]]:
     """Returns what looks like a secret in a file, each with its line, from 1, and its bytes; nothing where it is binary."""
     if b"\0" in data[:_BINARY]:
         return []
-    return [(hit, data.count(b"\n", 0, hit.start) + 1, data[hit.start : hit.end]) for hit in find(data)]
+    found, line, at = [], 1, 0
+    for hit in find(data):
+        line += data.count(b"\n", at, hit.start)
+        at = hit.start
+        found.append((hit, line, data[hit.start : hit.end]))
+    return found
 
 
 def masked(text: str) -> str:

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from gitckpt.git.contents.plain_files import TreeWriter
     from gitckpt.git.objects.port import Objects
 
-_UNREADABLE = re.compile(r"(?:loose|packed) object ([0-9a-f]{40,64}) \(stored in .*\) is corrupt")
+_UNREADABLE = re.compile(r"(?:loose|packed) object ([0-9a-f]{40,64}) \(stored in ")
 _ATTRIBUTES = b".gitattributes"
 _MANY = 1000
 """From so many files on, their objects go into a pack: a thousand loose ones take 20 ms to write, and as many flushes."""

@@ -20,7 +20,7 @@ from gitckpt.store.snapshot.manifest import ABSENT, ASSUMED, INTENT, SKIPPED, fl
 from gitckpt.store.snapshot.special import Scan
 
 _FLAGS = {b"h": (ASSUMED,), b"s": (ASSUMED, SKIPPED), b"S": (SKIPPED,)}
-_FAILING = re.compile(r"clean filter '(.*)' failed")
+_FAILING, _FAILED = "clean filter '", "' failed"
 _PASSED_OVER = "files in the place of a submodule that is not checked out: git passes them over"
 _INSTEAD = ", in the place of a tracked file, which the checkpoint has as the index does"
 _GONE = b"000000"
@@ -139,7 +139,7 @@ class Surveyor:
         try:
             return self._finished()
         except GitError as error:
-            failing = set(_FAILING.findall(error.stderr))
+            failing = {line.partition(_FAILING)[2].rpartition(_FAILED)[0] for line in error.stderr.splitlines()} - {""}
             if not failing:
                 raise
         without = [f"filter.{name}.{key}" for name in sorted(failing) for key in ("clean=", "process=", "required=false")]
