@@ -122,7 +122,7 @@ EXAMPLES = {
     "basic": f"curl -H 'Authorization: Basic <{login('ann', 'pqR5t')}>'",
     "basic in python": f'headers={{"Authorization": "Basic <{login("ann", "qR5t!w")}>"}}',
     "bearer": f"> authorization: Bearer <{some(ANY + '._-', 40, CHANCE)}>",
-    "bearer in json": r'{\"Authorization\": \"Bearer ' + f"<{some(ANY, 32, CHANCE)}>" + r'\"}',
+    "bearer in json": r"{\"Authorization\": \"Bearer " + f"<{some(ANY, 32, CHANCE)}>" + r"\"}",
     "netrc": "machine api.github.com login ann password <Tr0ub4dor>",
     "netrc over lines": "machine api.github.com\n  login ann\n  password <correct-horse>\n",
     "netrc default": "default login ann password <pass4711word>",

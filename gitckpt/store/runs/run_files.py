@@ -19,7 +19,7 @@ from gitckpt.git.repository import Repository
 from gitckpt.git.worktree.administration import main_worktree
 from gitckpt.model.checkpoint import Omitted, Suspect, Worktree
 from gitckpt.model.errors import CkptError, WorktreeError
-from gitckpt.model.values import replace
+from gitckpt.model.values import dataclass, field, replace
 from gitckpt.store.secrets import copies, detector
 from gitckpt.store.secrets import suspects as named
 from gitckpt.store.snapshot import manifest
@@ -60,6 +60,15 @@ def masked(repository: Repository, snapshot: str | None) -> list[str]:
     return [name for name, content in zip(found, contents, strict=True) if content is not None and copies.has_masks(content[2])]
 
 
+@dataclass(slots=True)
+class _Listed:
+    """What is left out, what is to be written, and what looks like a secret."""
+
+    omitted: list[Omitted] = field(default_factory=list)
+    pending: list[tuple[str, bytes]] = field(default_factory=list)
+    suspects: list[Suspect] = field(default_factory=list)
+
+
 class RunFiles:
     """The directory of a run's files.
 
@@ -85,24 +94,23 @@ class RunFiles:
         premises.require(self.path)
         if found.degraded or not os.path.isdir(self.path):
             return found
-        omitted: list[Omitted] = []
-        pending: list[tuple[str, bytes]] = []
-        suspects: list[Suspect] = []
-        tree = self._tree(repository, "", limits, omitted, pending, suspects)
-        if tree is None and not omitted:
+        listed = _Listed()
+        tree = self._tree(repository, "", limits, listed)
+        if tree is None and not listed.omitted:
             return found
         whole = _entries(repository, objects, found.tree, commit)
         if tree is not None:
             whole[ENTRY] = (DIRECTORY, tree)
         data = encode_tree(whole)
-        pending.append(("tree", data))
-        objects.write(pending, flushed=False)
+        objects.write([*listed.pending, ("tree", data)], flushed=False)
         made = object_id("tree", data, repository.object_format)
         if found.operation:
             from gitckpt.git.worktree import provenance
 
             provenance.note(repository, made)
-        return replace(found, tree=made, omitted=(*found.omitted, *omitted), suspects=(*found.suspects, *suspects)[: named.MOST])
+        return replace(
+            found, tree=made, omitted=(*found.omitted, *listed.omitted), suspects=(*found.suspects, *listed.suspects)[: named.MOST]
+        )
 
     def keep(self, files: Mapping[str, bytes]) -> None:
         """Lets the copies of inputs be these, whole, as no snapshot has them. What is the same already is not written.
@@ -180,23 +188,15 @@ class RunFiles:
         if then is not None:
             self.bring_back(repository, objects, then)
 
-    def _tree(
-        self,
-        repository: Repository,
-        below: str,
-        limits: Limits,
-        omitted: list[Omitted],
-        pending: list[tuple[str, bytes]],
-        suspects: list[Suspect],
-    ) -> str | None:
-        """Return the tree of a directory, None for an empty one; the lists get what is left out, to be written, or named."""
+    def _tree(self, repository: Repository, below: str, limits: Limits, listed: _Listed) -> str | None:
+        """Return the tree of a directory, None for an empty one; what is found joins `listed`."""
         entries: Entries = {}
         with os.scandir(os.path.join(self.path, below)) as listing:
             there = sorted((entry for entry in listing if below or entry.name in (INPUT, OUTPUT)), key=lambda entry: entry.name)
         for entry in there:
             inner = f"{below}/{entry.name}" if below else entry.name
             if entry.is_dir(follow_symlinks=False):
-                tree = self._tree(repository, inner, limits, omitted, pending, suspects)
+                tree = self._tree(repository, inner, limits, listed)
                 if tree is not None:
                     entries[os.fsencode(entry.name)] = (DIRECTORY, tree)
                 continue
@@ -205,24 +205,17 @@ class RunFiles:
             if not stat.S_ISREG(status.st_mode):
                 reason = "not a regular file", None
             if reason is not None:
-                omitted.append(Omitted(f"{ENTRY.decode()}/{os.fsencode(inner).decode('utf-8', 'replace')}", *reason))
+                listed.omitted.append(Omitted(f"{ENTRY.decode()}/{os.fsencode(inner).decode('utf-8', 'replace')}", *reason))
                 continue
             mode = EXECUTABLE if status.st_mode & stat.S_IXUSR else FILE
-            entries[os.fsencode(entry.name)] = (mode, self._blob(repository, inner, status, pending, suspects))
+            entries[os.fsencode(entry.name)] = (mode, self._blob(repository, inner, status, listed))
         if not entries:
             return None
         data = encode_tree(entries)
-        pending.append(("tree", data))
+        listed.pending.append(("tree", data))
         return object_id("tree", data, repository.object_format)
 
-    def _blob(
-        self,
-        repository: Repository,
-        inner: str,
-        status: os.stat_result,
-        pending: list[tuple[str, bytes]],
-        suspects: list[Suspect],
-    ) -> str:
+    def _blob(self, repository: Repository, inner: str, status: os.stat_result, listed: _Listed) -> str:
         """Return the blob of a file; one that was not touched since it was last read is there already."""
         mark = (status.st_mtime_ns, status.st_ctime_ns, status.st_size, status.st_ino)
         seen = self._seen.get(inner)
@@ -240,10 +233,10 @@ class RunFiles:
             elif len(data) <= detector.LARGEST:
                 # A phase's output is the only copy of it, so a secret in it is named and not masked.
                 places = [(hit.rule, line, secret) for hit, line, secret in detector.lines(data)]
-            pending.append(("blob", data))
+            listed.pending.append(("blob", data))
             seen = self._seen[inner] = mark, object_id("blob", data, repository.object_format), places
         if seen[2]:
-            suspects += named.unsettled(repository, b"%s/%s" % (ENTRY, os.fsencode(inner)), seen[2])
+            listed.suspects += named.unsettled(repository, b"%s/%s" % (ENTRY, os.fsencode(inner)), seen[2])
         return seen[1]
 
     def _write(self, repository: Repository, objects: Objects, tree: str, directory: str, *, is_top: bool = False) -> None:

@@ -21,9 +21,7 @@ _KEY_HEADER = re.compile(rb"-----BEGIN[ A-Z0-9_-]{0,60}PRIVATE KEY(?: BLOCK)?---
 _KEY_FOOTER = re.compile(rb"-----END[ A-Z0-9_-]{0,80}-----")
 _KEY_BYTES = 20_000
 _LEAST_KEY_BYTES = 40
-_KEY_LINES = re.compile(
-    rb"(?:(?:\\[nr]|[ \t\r\n]){1,20}(?:[A-Za-z-]{3,20}: [^\r\n\\]{1,80}|[A-Za-z0-9+/=]{20,200})){1,400}"
-)
+_KEY_LINES = re.compile(rb"(?:(?:\\[nr]|[ \t\r\n]){1,20}(?:[A-Za-z-]{3,20}: [^\r\n\\]{1,80}|[A-Za-z0-9+/=]{20,200})){1,400}")
 
 _IN_URL = re.compile(rb"://[^\s:/@\"'<>{}$]{0,100}:([^\s:/@\"'<>{}$*]{3,200})@[\w.-]{1,253}")
 _NETRC = re.compile(
@@ -34,16 +32,10 @@ _NETRC = re.compile(
 _QUOTE = rb"\\{0,2}[\"'`]?"
 _IS = rb"[ \t]{0,3}(?:=>|:=|=|:|,)[ \t]{0,3}" + _QUOTE
 _ASSIGNED = re.compile(rb"[\w-]{0,24}" + _QUOTE + _IS + rb"(\w[\w.~+/-]{15,3999}={0,2})")
-_AWS_KEY = re.compile(
-    rb"(?i)[_-]?(?:access)?[_-]?key" + _QUOTE + rb"(?:>|" + _IS + rb")([A-Za-z0-9/+]{40})(?![A-Za-z0-9/+=])"
-)
+_AWS_KEY = re.compile(rb"(?i)[_-]?(?:access)?[_-]?key" + _QUOTE + rb"(?:>|" + _IS + rb")([A-Za-z0-9/+]{40})(?![A-Za-z0-9/+=])")
 _CLIENT_KEY = re.compile(rb"-data" + _QUOTE + _IS + rb"([A-Za-z0-9+/]{40,20000}={0,2})")
-_HEADER = re.compile(
-    rb"(?i)authorization" + _QUOTE + _IS + rb"(?:(basic)|bearer|token)[ \t]{1,3}([\w.~+/=-]{8,4000})"
-)
-_LOGIN = re.compile(
-    rb"auth" + _QUOTE + rb"[ \t\r\n]{0,20}[:=][ \t\r\n]{0,20}" + _QUOTE + rb"([A-Za-z0-9+/]{8,4000}={0,2})(?![\w+/=-])"
-)
+_HEADER = re.compile(rb"(?i)authorization" + _QUOTE + _IS + rb"(?:(basic)|bearer|token)[ \t]{1,3}([\w.~+/=-]{8,4000})")
+_LOGIN = re.compile(rb"auth" + _QUOTE + rb"[ \t\r\n]{0,20}[:=][ \t\r\n]{0,20}" + _QUOTE + rb"([A-Za-z0-9+/]{8,4000}={0,2})(?![\w+/=-])")
 _NAMES = (b"passw", b"secret", b"token", b"credential", b"key")
 _KEYS = tuple(name + dash for name in (b"api", b"access", b"auth", b"private") for dash in (b"", b"_", b"-"))
 _CLIENT = b"client-"
@@ -56,37 +48,35 @@ _PLACEHOLDER = re.compile(
     rb"|(.)\1*"
 )
 _LEAST_ENTROPY = 3.6
-_LEAST_BEARER_ENTROPY = 3.0
-_LEAST_AWS_ENTROPY = 3.5
 
 
 def find(data: bytes, text: bytes) -> Iterator[tuple[str, int, int]]:
-    """Yield the rule, the first byte and the end of what looks like a secret, in no order.
+    r"""Yield the rule, the first byte and the end of what looks like a secret, in no order.
 
     Args:
         data: what is searched.
-        text: the same with escaped line breaks (`\\n` in JSON) blanked.
+        text: the same with escaped line breaks (`\n` in JSON) blanked.
     """
     if b"PRIVATE KEY" in data:
         yield from _private_keys(data)
     folded = text.lower()
-    for at in places(folded, b"://"):
+    for at in _places(folded, b"://"):
         found = _IN_URL.match(text, at)
         if found is not None and not _NO_SECRET.search(found[0]):
             yield "password-in-url", *found.span(1)
     for word in (b"machine", b"default"):
-        for at in places(folded, word):
+        for at in _places(folded, word):
             found = _NETRC.match(text, at)
             if found is not None and not _is_placeholder(found[1]):
                 yield "netrc-password", *found.span(1)
-    for at in places(folded, b"auth"):
+    for at in _places(folded, b"auth"):
         yield from _authorized(text, folded, at)
     for name in _NAMES:
-        for at in places(folded, name):
+        for at in _places(folded, name):
             yield from _assigned(text, folded, name, at)
 
 
-def places(text: bytes, word: bytes) -> Iterator[int]:
+def _places(text: bytes, word: bytes) -> Iterator[int]:
     """Yield where a word stands in a text."""
     at = text.find(word)
     while at >= 0:
@@ -110,7 +100,7 @@ def _authorized(text: bytes, folded: bytes, at: int) -> Iterator[tuple[str, int,
     """Yield the value of the header `Authorization`, or of `auth` in a file of docker or npm."""
     if folded.startswith(b"authorization", at):
         found = _HEADER.match(text, at)
-        if found is not None and (_is_login(found[2]) if found[1] else _is_bearer(found[2])):
+        if found is not None and (_is_login(found[2]) if found[1] else len(found[2]) >= 16 and _looks_random(found[2], 3.0)):
             yield "authorization-header", *found.span(2)
     elif folded[at + 4 : at + 5] in b"\"'\\ =:":
         found = _LOGIN.match(folded, at)
@@ -126,7 +116,7 @@ def _assigned(text: bytes, folded: bytes, name: bytes, at: int) -> Iterator[tupl
             yield "kubernetes-client-key", *found.span(1)
         return
     if name == b"secret" and (found := _AWS_KEY.match(text, end)):
-        if b"EXAMPLE" not in found[1] and entropy(found[1]) >= _LEAST_AWS_ENTROPY:
+        if b"EXAMPLE" not in found[1] and entropy(found[1]) >= 3.5:
             yield "aws-secret-access-key", *found.span(1)
     elif (found := _ASSIGNED.match(text, end)) and _looks_random(found[1]):
         yield "assigned-secret", *found.span(1)
@@ -135,10 +125,6 @@ def _assigned(text: bytes, folded: bytes, name: bytes, at: int) -> Iterator[tupl
 def _looks_random(value: bytes, least: float = _LEAST_ENTROPY) -> bool:
     digits = sum(48 <= byte < 58 for byte in value)
     return 2 <= digits < len(value) and entropy(value) >= least and not _NO_SECRET.search(value)
-
-
-def _is_bearer(value: bytes) -> bool:
-    return len(value) >= 16 and _looks_random(value, _LEAST_BEARER_ENTROPY)
 
 
 def _is_login(value: bytes) -> bool:

@@ -146,8 +146,10 @@ GITLEAKS = (
     (
         "sentry-org-token",
         "sntrys_eyjpyxqio",
-        r"\bsntrys_eyJpYXQiO[a-zA-Z0-9+/]{10,200}(?:LCJyZWdpb25fdXJs|InJlZ2lvbl91cmwi|cmVnaW9uX3VybCI6)"
-        r"[a-zA-Z0-9+/]{10,200}={0,2}_[a-zA-Z0-9+/]{43}(?![a-zA-Z0-9+/])",
+        (
+            r"\bsntrys_eyJpYXQiO[a-zA-Z0-9+/]{10,200}(?:LCJyZWdpb25fdXJs|InJlZ2lvbl91cmwi|cmVnaW9uX3VybCI6)"
+            r"[a-zA-Z0-9+/]{10,200}={0,2}_[a-zA-Z0-9+/]{43}(?![a-zA-Z0-9+/])"
+        ),
         4.5,
     ),
     ("sentry-user-token", "sntryu_", r"\b(sntryu_[a-f0-9]{64})(?![\w-])", 3.5),

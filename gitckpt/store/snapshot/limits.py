@@ -70,12 +70,14 @@ what is left out is work that is not kept, and a secret in a captured file is na
 """
 
 _SOURCES = frozenset(
-    "adoc asm astro awk bash bat c cc cjs clj cljc cljs cmake cmd cpp cs css cts cu cxx dart "
-    "ejs elm erb erl ex exs f90 fish fs fsx go gql gradle graphql groovy h handlebars hbs hcl "
-    "hh hpp hrl hs htm html hxx ipynb java jl js jsx kt kts less lhs liquid lua m md mdx mjs "
-    "ml mli mm mts nim nix org php phtml pl pm proto ps1 psm1 pug py pyi pyx r rake rb rkt rs "
-    "rst sass scala scm scss sh sol sql styl sv svelte swift t tcl tex tf thrift ts tsx v vb "
-    "vhd vhdl vue xhtml zig zsh".split()
+    """
+    adoc asm astro awk bash bat c cc cjs clj cljc cljs cmake cmd cpp cs css cts cu cxx dart
+    ejs elm erb erl ex exs f90 fish fs fsx go gql gradle graphql groovy h handlebars hbs hcl
+    hh hpp hrl hs htm html hxx ipynb java jl js jsx kt kts less lhs liquid lua m md mdx mjs ml
+    mli mm mts nim nix org php phtml pl pm proto ps1 psm1 pug py pyi pyx r rake rb rkt rs rst
+    sass scala scm scss sh sol sql styl sv svelte swift t tcl tex tf thrift ts tsx v vb vhd
+    vhdl vue xhtml zig zsh
+    """.split()  # noqa: SIM905 - a list of them takes a line for each
 )
 """Endings of source code and documents. Names that begin with `.env` are of environments, however they end."""
 
