@@ -128,13 +128,13 @@ def patterns(value: object) -> Iterator[re.Pattern[Any]]:
 
 
 def uses(name: str, source: str) -> tuple[str, ...]:
-    """Return how a variable with an expression is used; every way there is where that is somewhere else."""
+    """Return how a variable with an expression is used; every way where that is somewhere else."""
     found = {USES.get(method, method) for method in re.findall(rf"\b{name}\.(\w+)", source)}
     return tuple(sorted(found.intersection(ALL))) or ALL
 
 
 def in_functions() -> Iterator[tuple[str, Any, tuple[str, ...]]]:
-    """Yield where a function has an expression, the expression unless it is put together, and how it is used."""
+    """Yield where a function has an expression, that unless it is put together, and how it is used."""
     for path in sorted(PACKAGE.rglob("*.py")):
         source = path.read_text(encoding="utf-8")
         if "re." not in source or path == PACKAGE.parent / f"{EXEMPT.replace('.', '/')}.py":
@@ -179,7 +179,7 @@ def ends_soon(function: Callable[[], object], seconds: float) -> bool:
 
 
 def overdue(cases: list[Case]) -> list[str]:
-    """Return what takes too long. A child process tries it, as no signal handler runs before a match ends."""
+    """Return what takes too long; tried by a child, as no handler of signals runs before a match ends."""
     found = []
     at = 0
     while at < len(cases):

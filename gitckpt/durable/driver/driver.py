@@ -214,11 +214,11 @@ class Driver:
     def _warn_of_suspects(self) -> None:
         """Name the files that look like secrets in the newest checkpoint, each once in a run."""
         files = self._run.newest.worktree
-        fresh = [suspect for suspect in files.suspects if suspect.path not in self._suspects] if files is not None else []
+        first = {suspect.path: suspect for suspect in reversed(files.suspects)} if files is not None else {}
+        fresh = [suspect for path, suspect in sorted(first.items()) if path not in self._suspects]
         if fresh:
-            places = {suspect.path: f"{suspect.path}:{suspect.line} ({suspect.rule})" for suspect in reversed(fresh)}
-            self._suspects.update(places)
-            named = first_of([*reversed(places.values())], 3)
+            self._suspects.update(first)
+            named = first_of([f"{each.path}:{each.line} ({each.rule})" for each in fresh], 3)
             advice = f"if it is none: git ckpt allow --secret {fresh[0].digest}"
             self._observer.warn(f"captured, and looks like a secret: {named}; {advice}")
 

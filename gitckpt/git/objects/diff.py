@@ -11,7 +11,8 @@ from gitckpt.model.format.budget import Paths
 from gitckpt.model.values import dataclass
 
 # A name without an end takes all that follows: it is not looked for again from each byte.
-_SHA1_ENTRY, _SHA256_ENTRY = (re.compile(rb"([0-7]{5,6}) ([^\0/]++)(?:\0([\0-\xff]{%d})|\Z)" % size) for size in (20, 32))
+_ENTRY = rb"([0-7]{5,6}) ([^\0/]++)(?:\0([\0-\xff]{%d})|\Z)"
+_SHA1_ENTRY, _SHA256_ENTRY = (re.compile(_ENTRY % size) for size in (20, 32))
 _FEW = 200
 """Of more differences, a process that compares the trees costs less than to read them."""
 

@@ -22,7 +22,8 @@ _FLAG = 0x20000000
 _FEW = 100
 _ENTRY = re.compile(
     rb"([0-7]{6}) [0-9a-f]{40,64} 0\t([^\0]++)"
-    rb"(?:\0(?:  [a-z]{1,9}: [0-9a-z:\t ]{1,80}\n){4}  size: \d{1,20}\tflags: ([0-9a-f]{1,16})\n|\Z)"
+    rb"(?:\0(?:  [a-z]{1,9}: [0-9a-z:\t ]{1,80}\n){4}"
+    rb"  size: \d{1,20}\tflags: ([0-9a-f]{1,16})\n|\Z)"
 )
 _ADD = ("add", "--sparse", "--intent-to-add", "--force", "--pathspec-from-file=-", "--pathspec-file-nul")
 
@@ -43,7 +44,8 @@ def intended(index: PrivateIndex, paths: Collection[bytes]) -> dict[bytes, bytes
     words = [os.fsdecode(path) for path in paths] if len(paths) <= _FEW else []
     listing = index.git("--literal-pathspecs", "ls-files", "--stage", "--debug", "-z", "--", *words)
     wanted = set(paths)
-    return {path: mode for mode, path, flags in _ENTRY.findall(listing) if path in wanted and int(flags or b"0", 16) & _FLAG}
+    entries = _ENTRY.findall(listing)
+    return {path: mode for mode, path, flags in entries if path in wanted and int(flags or b"0", 16) & _FLAG}
 
 
 def forget_trees(index: PrivateIndex, paths: Collection[bytes]) -> None:

@@ -19,7 +19,8 @@ _LONGEST = 4000
 _ID = "[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}"
 _OID = "[0-9a-f]{40}(?:[0-9a-f]{24})?"
 _TEXT = r'[^"\\\x00-\x1f\x7f]*'
-_LINE = re.compile(rf'^([A-Za-z0-9_-]+) = (?:"{_TEXT}"|-?(?:0|[1-9][0-9]{{0,17}})|true|false|\[\])\n', re.MULTILINE)
+_VALUE = rf'"{_TEXT}"|-?(?:0|[1-9][0-9]{{0,17}})|true|false|\[\]'
+_LINE = re.compile(rf"^([A-Za-z0-9_-]+) = (?:{_VALUE})\n", re.MULTILINE)
 _HEADER = (
     rf'version = 1\nid = "({_ID})"\n'
     rf'(?:run = "({_TEXT})"\n)?(?:parent = "({_ID})"\n)?(?:sequence = ([1-9][0-9]{{0,17}})\n)?'

@@ -56,7 +56,7 @@ safety_keep_last = 20
 [snapshot]
 # Untracked files larger than this, or whose names look like secrets, are not captured; each checkpoint lists them.
 max_file_size = "50 MB"
-# The names come with gitckpt (.env*, *.pem, id_rsa*, .npmrc and many more; source files are never among them).
+# The names come with gitckpt (.env*, *.pem, .npmrc and many more; source files are never among them).
 # To have others in their place:
 # secrets = [".env*", "*.pem"]
 # Ignored files to capture nevertheless; patterns as in .gitignore.

@@ -166,8 +166,9 @@ def call(event: str) -> str:
 
 def calls(path: str, event: str) -> bool:
     """Tells whether a file, in whatever language, calls `git ckpt hook <event>` outside of a comment."""
-    lines = (line for line in _content(path).split(b"\n") if not line.lstrip().startswith((b"#", b"//")))
-    return any(found[1] == event.encode() for found in _CALL.finditer(b"\n".join(lines)))
+    lines = _content(path).split(b"\n")
+    code = b"\n".join(line for line in lines if not line.lstrip().startswith((b"#", b"//")))
+    return any(found[1] == event.encode() for found in _CALL.finditer(code))
 
 
 def _owner(repository: Repository, hooks_dir: str) -> str | None:

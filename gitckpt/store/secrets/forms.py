@@ -1,7 +1,7 @@
 """Find secrets by what stands before them: a name, a header, the marks of a private key.
 
-Each place is found by plain search for a word, and only what follows it is compared with an expression of bounded
-length: the time grows with the size of the text and with nothing else.
+Each place is found by plain search for a word, and only what follows it is compared with an
+expression of bounded length: the time grows with the size of the text and with nothing else.
 """
 
 from __future__ import annotations
@@ -16,12 +16,11 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-_DASHES = b"-----"
 _KEY_HEADER = re.compile(rb"-----BEGIN[ A-Z0-9_-]{0,60}PRIVATE KEY(?: BLOCK)?-----")
 _KEY_FOOTER = re.compile(rb"-----END[ A-Z0-9_-]{0,80}-----")
 _KEY_BYTES = 20_000
-_LEAST_KEY_BYTES = 40
-_KEY_LINES = re.compile(rb"(?:(?:\\[nr]|[ \t\r\n]){1,20}(?:[A-Za-z-]{3,20}: [^\r\n\\]{1,80}|[A-Za-z0-9+/=]{20,200})){1,400}")
+_KEY_LINE = rb"(?:\\[nr]|[ \t\r\n]){1,20}(?:[A-Za-z-]{3,20}: [^\r\n\\]{1,80}|[A-Za-z0-9+/=]{20,200})"
+_KEY_LINES = re.compile(rb"(?:%s){1,400}" % _KEY_LINE)
 
 _IN_URL = re.compile(rb"://[^\s:/@\"'<>{}$]{0,100}:([^\s:/@\"'<>{}$*]{3,200})@[\w.-]{1,253}")
 _NETRC = re.compile(
@@ -32,22 +31,25 @@ _NETRC = re.compile(
 _QUOTE = rb"\\{0,2}[\"'`]?"
 _IS = rb"[ \t]{0,3}(?:=>|:=|=|:|,)[ \t]{0,3}" + _QUOTE
 _ASSIGNED = re.compile(rb"[\w-]{0,24}" + _QUOTE + _IS + rb"(\w[\w.~+/-]{15,3999}={0,2})")
-_AWS_KEY = re.compile(rb"(?i)[_-]?(?:access)?[_-]?key" + _QUOTE + rb"(?:>|" + _IS + rb")([A-Za-z0-9/+]{40})(?![A-Za-z0-9/+=])")
+_AWS_KEY = re.compile(
+    rb"(?i)[_-]?(?:access)?[_-]?key%s(?:>|%s)([A-Za-z0-9/+]{40})(?![A-Za-z0-9/+=])" % (_QUOTE, _IS)
+)  # fmt: skip
 _CLIENT_KEY = re.compile(rb"-data" + _QUOTE + _IS + rb"([A-Za-z0-9+/]{40,20000}={0,2})")
-_HEADER = re.compile(rb"(?i)authorization" + _QUOTE + _IS + rb"(?:(basic)|bearer|token)[ \t]{1,3}([\w.~+/=-]{8,4000})")
-_LOGIN = re.compile(rb"auth" + _QUOTE + rb"[ \t\r\n]{0,20}[:=][ \t\r\n]{0,20}" + _QUOTE + rb"([A-Za-z0-9+/]{8,4000}={0,2})(?![\w+/=-])")
+_HEADER = re.compile(
+    rb"(?i)authorization%s%s(?:(basic)|bearer|token)[ \t]{1,3}([\w.~+/=-]{8,4000})" % (_QUOTE, _IS)
+)  # fmt: skip
+_LOGIN = re.compile(rb"auth%s[ \t\r\n]{0,20}[:=][ \t\r\n]{0,20}%s" % (_QUOTE, _QUOTE) + rb"([A-Za-z0-9+/]{8,4000}={0,2})(?![\w+/=-])")
 _NAMES = (b"passw", b"secret", b"token", b"credential", b"key")
 _KEYS = tuple(name + dash for name in (b"api", b"access", b"auth", b"private") for dash in (b"", b"_", b"-"))
-_CLIENT = b"client-"
 
 _NO_SECRET = re.compile(
-    rb"(?i)example|sample|dummy|placeholder|change.?me|your[_-]|xxxx|0000|1234567|abcdef|test|fake|\.\.\.|pass|secret|localhost|tiger|127\.0\.0"
+    rb"(?i)example|sample|dummy|placeholder|change.?me|your[_-]|xxxx|0000|1234567|abcdef|test|fake"
+    rb"|\.\.\.|pass|secret|localhost|tiger|127\.0\.0"
 )
 _PLACEHOLDER = re.compile(
-    rb"(?i)(?:(?:my|your|the|some)[ _-]?)?(?:pass(?:word|wd|phrase)?|secret|token|key|test|open sesame|string)\d{0,4}"
-    rb"|(.)\1*"
+    rb"(?i)(?:(?:my|your|the|some)[ _-]?)?"
+    rb"(?:pass(?:word|wd|phrase)?|secret|token|key|test|open sesame|string)\d{0,4}|(.)\1*"
 )
-_LEAST_ENTROPY = 3.6
 
 
 def find(data: bytes, text: bytes) -> Iterator[tuple[str, int, int]]:
@@ -88,8 +90,8 @@ def _private_keys(data: bytes) -> Iterator[tuple[str, int, int]]:
     """Yield keys from header to footer; of one that was cut off, the lines that are there."""
     for header in _KEY_HEADER.finditer(data):
         start = header.end()
-        end = data.find(_DASHES, start, start + _KEY_BYTES)
-        footer = _KEY_FOOTER.match(data, end) if end >= start + _LEAST_KEY_BYTES else None
+        end = data.find(b"-----", start, start + _KEY_BYTES)
+        footer = _KEY_FOOTER.match(data, end) if end >= start + 40 else None
         if footer is not None:
             yield "private-key", header.start(), footer.end()
         elif lines := _KEY_LINES.match(data, start, end if end >= 0 else start + _KEY_BYTES):
@@ -100,7 +102,7 @@ def _authorized(text: bytes, folded: bytes, at: int) -> Iterator[tuple[str, int,
     """Yield the value of the header `Authorization`, or of `auth` in a file of docker or npm."""
     if folded.startswith(b"authorization", at):
         found = _HEADER.match(text, at)
-        if found is not None and (_is_login(found[2]) if found[1] else len(found[2]) >= 16 and _looks_random(found[2], 3.0)):
+        if found and (_is_login if found[1] else _is_bearer)(found[2]):
             yield "authorization-header", *found.span(2)
     elif folded[at + 4 : at + 5] in b"\"'\\ =:":
         found = _LOGIN.match(folded, at)
@@ -112,7 +114,7 @@ def _assigned(text: bytes, folded: bytes, name: bytes, at: int) -> Iterator[tupl
     """Yield what is assigned to a name that says that it is secret."""
     end = at + len(name)
     if name == b"key" and not folded.endswith(_KEYS, 0, at):
-        if folded.endswith(_CLIENT, 0, at) and (found := _CLIENT_KEY.match(text, end)):
+        if folded.endswith(b"client-", 0, at) and (found := _CLIENT_KEY.match(text, end)):
             yield "kubernetes-client-key", *found.span(1)
         return
     if name == b"secret" and (found := _AWS_KEY.match(text, end)):
@@ -122,9 +124,13 @@ def _assigned(text: bytes, folded: bytes, name: bytes, at: int) -> Iterator[tupl
         yield "assigned-secret", *found.span(1)
 
 
-def _looks_random(value: bytes, least: float = _LEAST_ENTROPY) -> bool:
+def _looks_random(value: bytes, least: float = 3.6) -> bool:
     digits = sum(48 <= byte < 58 for byte in value)
     return 2 <= digits < len(value) and entropy(value) >= least and not _NO_SECRET.search(value)
+
+
+def _is_bearer(value: bytes) -> bool:
+    return len(value) >= 16 and _looks_random(value, 3.0)
 
 
 def _is_login(value: bytes) -> bool:

@@ -1,8 +1,9 @@
 """Rules for tokens that begin with letters of their own.
 
-`GITLEAKS` follows `config/gitleaks.toml` of gitleaks, version 8.30.1 (commit b58d3f10). Changed there: what ends
-a token, unbounded repeats, expressions that also match what is no token (40 hex digits), and those that end within the
-token. `OTHERS` are services that gitleaks does not know; their tokens have the form that their documentation shows.
+`GITLEAKS` follows `config/gitleaks.toml` of gitleaks, version 8.30.1 (commit b58d3f10). Changed
+there: what ends a token, repeats without an end, expressions that match what is no token (40 hex
+digits), and those that end within the token. `OTHERS` are services that gitleaks does not know; the
+lengths are those of Nosey Parker 0.24 and Kingfisher 1.10, where these know them, with some room.
 
 The license of gitleaks:
 

@@ -64,8 +64,9 @@ def unsettled(repository: Repository, path: bytes, places: Sequence[tuple[str, i
     from gitckpt.store.secrets.settled import Settled
 
     settled = Settled(repository)
-    found = [Suspect(quoted(path), rule, line, settled.digest(secret)) for rule, line, secret in places[:MOST]]
-    return [suspect for suspect in found if not settled.knows(suspect.path, suspect.digest)]
+    name = quoted(path)
+    found = [Suspect(name, rule, line, settled.digest(secret)) for rule, line, secret in places[:MOST]]
+    return [suspect for suspect in found if not settled.knows(name, suspect.digest)]
 
 
 def _read(index: PrivateIndex, files: str, paths: Sequence[bytes]) -> Iterator[tuple[bytes, bytes]]:

@@ -79,7 +79,7 @@ _SOURCES = frozenset(
     vhdl vue xhtml zig zsh
     """.split()  # noqa: SIM905 - a list of them takes a line for each
 )
-"""Endings of source code and documents. Names that begin with `.env` are of environments, however they end."""
+"""Endings of source code and documents; names that begin with `.env` are secrets all the same."""
 
 _FORMS = (".env*.example", ".env*.sample", ".env*.template", ".env*.dist", "*.pub")
 """Names that are among `SECRETS` and made to be shown: forms to fill in, public keys."""

@@ -138,7 +138,8 @@ class Surveyor:
         try:
             return self._finished()
         except GitError as error:
-            failing = {line.partition(_FAILING)[2].rpartition(_FAILED)[0] for line in error.stderr.splitlines()} - {""}
+            lines = error.stderr.splitlines()
+            failing = {line.partition(_FAILING)[2].rpartition(_FAILED)[0] for line in lines} - {""}
             if not failing:
                 raise
         without = [f"filter.{name}.{key}" for name in sorted(failing) for key in ("clean=", "process=", "required=false")]

@@ -48,15 +48,19 @@ def choose(path: str, env: Mapping[str, str]) -> str:
         makefile = os.path.join(path, name)
         if os.path.isfile(makefile):
             with open(makefile, encoding="utf-8", errors="replace") as file:
-                return _MAKE if _has_target(file) else ""  # make reads the first that is there, and no other
+                # make reads the first that is there, and no other
+                return _MAKE if _has_target(file) else ""
     return ""
 
 
 def _has_target(makefile: Iterable[str]) -> bool:
-    """Tell whether a rule of a Makefile makes `test`. An expression for it took minutes for a line of 500 KB."""
+    """Tell whether a rule of a Makefile makes `test`.
+
+    An expression for it took minutes for a line of 500 KB.
+    """
     for line in makefile:
         targets, colon, rest = line.partition(":")
-        is_rule = bool(colon) and not line[0].isspace() and "=" not in targets and "#" not in targets
+        is_rule = bool(colon) and not line[0].isspace() and not {"=", "#"}.intersection(targets)
         if is_rule and not rest.lstrip(":").startswith("=") and "test" in targets.split():
             return True
     return False
