@@ -359,18 +359,18 @@ def _age(text: str, id_: str) -> str:
 def test_what_git_would_write_otherwise_is_told(ckpt: Ckpt, main_checkout: Checkout) -> None:
     for name, command in (("clean", "sed /^out/d"), ("smudge", "cat")):
         main_checkout.git("config", f"filter.strip.{name}", command)
-    main_checkout.commit("notebooks", **{".gitattributes": "*.nb filter=strip\n", "a.nb": "source\nout\n", "id_b.nb": "source\nout\n"})
+    main_checkout.commit("notebooks", **{".gitattributes": "*.nb filter=strip\n", "a.nb": "source\nout\n", "id_rsa.nb": "source\nout\n"})
     saved = ckpt("save", at=main_checkout)
-    assert saved.err.splitlines()[0] == "warning: comes back as git writes it, not byte for byte: id_b.nb"
+    assert saved.err.splitlines()[0] == "warning: comes back as git writes it, not byte for byte: id_rsa.nb"
     assert ckpt("show", at=main_checkout).out.splitlines()[-3:] == [
         "files:       as committed",
         "    byte for byte, as git would write them otherwise: a.nb",
-        "    comes back as git writes it: id_b.nb",
+        "    comes back as git writes it: id_rsa.nb",
     ]
-    main_checkout.write("id_b.nb", "something else\n")
+    main_checkout.write("id_rsa.nb", "something else\n")
     done = ckpt("restore", saved.out.strip(), "--dry-run", at=main_checkout)
-    assert done.out == "change  id_b.nb\n"
-    assert done.err.splitlines()[0] == "warning: comes back as git writes it, not byte for byte: id_b.nb"
+    assert done.out == "change  id_rsa.nb\n"
+    assert done.err.splitlines()[0] == "warning: comes back as git writes it, not byte for byte: id_rsa.nb"
 
 
 def test_of_many_files_a_few_are_named(ckpt: Ckpt, main_checkout: Checkout) -> None:

@@ -53,21 +53,21 @@ def test_nothing_goes_around_a_filter_that_is_required(plain: Store, main_checko
 def test_what_looks_like_a_secret_is_not_kept_where_a_filter_leaves_it_out(plain: Store, main_checkout: Checkout) -> None:
     here = main_checkout
     configured(here, filter__strip__clean="sed s/=.*/=/", filter__strip__smudge="cat")
-    here.write(".gitattributes", "".join(f"{name} filter=strip\n" for name in (".env", "id_cards.txt", "page")))
-    here.commit("template", **{".env": "KEY=hidden\n", "id_cards.txt": "a=1\n", "page": "a=1\n"})
+    here.write(".gitattributes", "".join(f"{name} filter=strip\n" for name in (".env", "id_rsa.txt", "page")))
+    here.commit("template", **{".env": "KEY=hidden\n", "id_rsa.txt": "a=1\n", "page": "a=1\n"})
     made = plain.save("a-complete", {})
-    assert (kept(here, made.id), converted(made)) == ({"page": b"a=1\n"}, (".env", "id_cards.txt"))
+    assert (kept(here, made.id), converted(made)) == ({"page": b"a=1\n"}, (".env", "id_rsa.txt"))
     assert b"hidden" not in stored(here)
     made = plain.save("b-complete", {}, limits=Limits(secrets=("page",)))
-    assert (set(kept(here, made.id)), converted(made)) == ({".env", "id_cards.txt"}, ("page",))
+    assert (set(kept(here, made.id)), converted(made)) == ({".env", "id_rsa.txt"}, ("page",))
 
 
 def test_line_ends_of_what_looks_like_a_secret(plain: Store, main_checkout: Checkout) -> None:
     """Nothing else is in them than in what git stores."""
-    main_checkout.commit("rules", **{".gitattributes": "* text=auto\n", "id_cards.txt": "1\n"})
-    main_checkout.write("id_cards.txt", MIXED)
+    main_checkout.commit("rules", **{".gitattributes": "* text=auto\n", "id_rsa.txt": "1\n"})
+    main_checkout.write("id_rsa.txt", MIXED)
     made = plain.save("a-complete", {})
-    assert (kept(main_checkout, made.id), converted(made)) == ({"id_cards.txt": MIXED}, ())
+    assert (kept(main_checkout, made.id), converted(made)) == ({"id_rsa.txt": MIXED}, ())
 
 
 @pytest.mark.parametrize("attributes", ["* text=auto\n", "*.nb filter=strip\n"])

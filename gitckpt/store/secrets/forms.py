@@ -1,7 +1,6 @@
 """Find secrets by what stands before them: a name, a header, the marks of a private key.
 
-Each place is found by plain search for a word, and only what follows it is compared with an
-expression of bounded length: the time grows with the size of the text and with nothing else.
+A plain search finds a word, and an expression of bounded length is compared with what follows.
 """
 
 from __future__ import annotations
@@ -19,8 +18,8 @@ if TYPE_CHECKING:
 _KEY_HEADER = re.compile(rb"-----BEGIN[ A-Z0-9_-]{0,60}PRIVATE KEY(?: BLOCK)?-----")
 _KEY_FOOTER = re.compile(rb"-----END[ A-Z0-9_-]{0,80}-----")
 _KEY_BYTES = 20_000
-_KEY_LINE = rb"(?:\\[nr]|[ \t\r\n]){1,20}(?:[A-Za-z-]{3,20}: [^\r\n\\]{1,80}|[A-Za-z0-9+/=]{20,200})"
-_KEY_LINES = re.compile(rb"(?:%s){1,400}" % _KEY_LINE)
+_LINE = rb"(?:\\[nr]|[ \t\r\n]){1,20}(?:[A-Za-z-]{3,20}: [^\r\n\\]{1,80}|[A-Za-z0-9+/=]{20,200})"
+_KEY_LINES = re.compile(rb"(?:%s){1,400}" % _LINE)
 
 _IN_URL = re.compile(rb"://[^\s:/@\"'<>{}$]{0,100}:([^\s:/@\"'<>{}$*]{3,200})@[\w.-]{1,253}")
 _NETRC = re.compile(
@@ -50,14 +49,13 @@ _PLACEHOLDER = re.compile(
     rb"(?i)(?:(?:my|your|the|some)[ _-]?)?"
     rb"(?:pass(?:word|wd|phrase)?|secret|token|key|test|open sesame|string)\d{0,4}|(.)\1*"
 )
+_EXAMPLE = re.compile(rb"(?i)example|placeholder|changeme|\.\.\.|xxxx")
 
 
 def find(data: bytes, text: bytes) -> Iterator[tuple[str, int, int]]:
-    r"""Yield the rule, the first byte and the end of what looks like a secret, in no order.
+    r"""Yield rule, start and end of what looks like a secret, in no order.
 
-    Args:
-        data: what is searched.
-        text: the same with escaped line breaks (`\n` in JSON) blanked.
+    In `text`, escaped line breaks (`\n` in JSON) of `data` are blanked.
     """
     if b"PRIVATE KEY" in data:
         yield from _private_keys(data)
@@ -143,12 +141,10 @@ def _is_login(value: bytes) -> bool:
 
 
 def _is_placeholder(password: bytes) -> bool:
-    return _PLACEHOLDER.fullmatch(password) is not None or any(
-        word in password.lower() for word in (b"example", b"placeholder", b"changeme", b"...", b"xxxx")
-    )
+    return bool(_PLACEHOLDER.fullmatch(password) or _EXAMPLE.search(password))
 
 
 def entropy(text: bytes) -> float:
     """Return the entropy of a text, in bits for each byte."""
-    size = len(text)
-    return -sum(count / size * math.log2(count / size) for count in Counter(text).values())
+    shares = [count / len(text) for count in Counter(text).values()]
+    return -sum(share * math.log2(share) for share in shares)
