@@ -24,8 +24,9 @@ LAYERS = tuple(
     model
     model.readers
     git
-    store.log store.roster
+    store.log
     store.chains store.links store.remotes store.secrets
+    store.roster
     store.records
     store.snapshot store.leases store.hooks
     store.config

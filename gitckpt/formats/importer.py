@@ -360,9 +360,9 @@ class Importer:
             return [replace(first.checkpoint, run=run)]
         for each in group:
             each.fields["run"] = run
-        proposals = [Proposal(each.fields, each.state, is_ours=each.is_ours) for each in group]
+        proposals = [Proposal(each.fields, each.state, is_ours=each.is_ours, is_apart=True) for each in group]
         if newest is None:
-            proposals[0] = Proposal(first.fields, first.state, starts_run=True, claim=claim, is_ours=first.is_ours)
+            proposals[0] = Proposal(first.fields, first.state, starts_run=True, claim=claim, is_ours=first.is_ours, is_apart=True)
         self._recorder.record(proposals[0], self._store.clock(), then=proposals[1:])
         for each in group:
             self._known.note(each.item.original, each.checkpoint.id)

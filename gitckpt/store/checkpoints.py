@@ -21,11 +21,12 @@ from gitckpt.model.checkpoint import CLEAN, Checkpoint, Worktree
 from gitckpt.model.errors import BusyError, CkptError, NotFoundError
 from gitckpt.model.readers import codec
 from gitckpt.model.values import replace
-from gitckpt.store import chains, links, log
+from gitckpt.store import chains, links, log, roster
 from gitckpt.store.listener import Listener
 from gitckpt.store.records import draft, layout
 from gitckpt.store.records.heads import Heads
 from gitckpt.store.records.recorder import Differs, Proposal, Recorder
+from gitckpt.store.roster import Roster
 from gitckpt.store.snapshot.memory import Memory
 
 TYPE_CHECKING = False
@@ -245,6 +246,7 @@ class Checkpoints:
         else:
             claim = None if key is None else self.claim(key)
             first = Proposal(fields, data, starts_run=True, guard=guard, claim=claim, change=changing)
+            first.is_apart = base is not None
             self.heads.start(lambda: recorder(first), fields, instant, start)
         if changing is not None:
             checkpoint, data = changing.checkpoint, changing.state
@@ -298,6 +300,22 @@ class Checkpoints:
         """As `Store.read`."""
         return codec.decode(self.raw(checkpoint_id), layout.CHECKPOINTS + checkpoint_id)
 
+    def is_replaced(self, checkpoint_id: str) -> bool:
+        """Tells whether a checkpoint was written or adopted here, and its ref points to another document by now."""
+        oid = self.refs.read(layout.CHECKPOINTS + checkpoint_id) if ids.is_id(checkpoint_id) else None
+        return oid is not None and Roster.read(self.repository, [checkpoint_id]).is_replaced(checkpoint_id, oid)
+
+    def read_own(self, checkpoint_id: str) -> Checkpoint:
+        """Returns a checkpoint that others name by its id alone.
+
+        Raises:
+            NotFoundError, InvalidCheckpoint: as `read`.
+            WorktreeError: a fetch has replaced its document.
+        """
+        if self.is_replaced(checkpoint_id):
+            raise roster.replaced(checkpoint_id)
+        return self.read(checkpoint_id)
+
     def raw(self, checkpoint_id: str) -> bytes:
         """As `Store.raw`."""
         require_text("id", checkpoint_id)
@@ -311,7 +329,11 @@ class Checkpoints:
         """As `Store.find`."""
         from gitckpt.store.records import finder
 
-        return finder.find(text, self.repository, self.index, self.links)
+        found = finder.find(text, self.repository, self.index, self.links)
+        if self.is_replaced(found):
+            error = roster.replaced(found)
+            self._listener.tell(f"{error.message}; to {error.hint}")
+        return found
 
     def list(self, query: Query | None = None) -> Sequence[Entry]:
         """As `Store.list`."""

@@ -147,10 +147,6 @@ class Links:
         place = self._repository.make_private_dir()
         try:
             if self._taken:
-                from gitckpt.store import roster
-
-                taken = _parsed(_content(self._repository)[: self._taken])
-                roster.note(self._repository, sorted({link_id(line) for lines in taken.values() for line in lines}))
                 _drop(os.path.join(place, WAITING), self._taken)
             _stamp(os.path.join(place, WRITTEN), instant)
         except OSError:
@@ -188,20 +184,6 @@ def missing(repository: Repository, objects: Objects, links: Lines) -> Lines:
     known = {link_id(line) for found in (there, noted) for lines in found.values() for line in lines}
     left = {commit: [line for line in lines if link_id(line) not in known] for commit, lines in links.items()}
     return {commit: lines for commit, lines in left.items() if lines and not is_crowded(noted.get(commit, ()))}
-
-
-def written_here(repository: Repository) -> set[str]:
-    """Returns the ids of checkpoints outside of runs that were written here, and of others that are gone, or belong to runs."""
-    from gitckpt.store import roster
-
-    return roster.known(repository).union(link_id(line) for lines in waiting(repository).values() for line in lines)
-
-
-def is_of_late(repository: Repository, name: str) -> bool:
-    """Tells whether a checkpoint outside of runs was written here lately; `written_here` knows of older ones, and reads a line for each."""
-    from gitckpt.store import roster
-
-    return f" {name} ".encode("ascii", "replace") in _content(repository) or roster.has_lately(repository, name)
 
 
 def is_any_waiting(repository: Repository) -> bool:

@@ -1,8 +1,10 @@
-"""Which checkpoints outside of runs were written here. Refs can be fetched, with whatever dates and names; the private directory cannot.
+"""Which checkpoints were written here: id, oid of the document, and the worktree. Imported by the hook.
 
-What stands for another checkpoint when that one is thinned away must be ours, and so must be what goes, and what "latest" or a commit
-means. Lines come from those of links that waited, a minute's worth at once, so a record pays nothing for them; one without a commit has no
-link, and is noted at once. Where a line is lost, its checkpoint is thinned no more, and has to be named.
+Refs can be fetched, with whatever documents and dates; the private directory cannot. What stands for another checkpoint when that one is
+thinned away must be written here, and so must "latest" and each step of `undo`. An id alone proves nothing: a fetch with `+` puts another
+document behind it, which the oid tells.
+
+A line is there before the refs of its checkpoint: a kill leaves a line too many. Where one is lost, the checkpoint has to be named.
 """
 
 from __future__ import annotations
@@ -11,67 +13,221 @@ import os
 
 from gitckpt.git.files import premises
 from gitckpt.model import ids
+from gitckpt.model.errors import WorktreeError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+    from typing import Protocol
 
     from gitckpt.git.repository import Repository
 
+    class Recorded(Protocol):
+        """A checkpoint as a listing has it."""
+
+        @property
+        def id(self) -> str: ...  # noqa: D102
+        @property
+        def oid(self) -> str: ...  # noqa: D102
+        @property
+        def run(self) -> str | None: ...  # noqa: D102
+
+    Written = tuple[str, str, str]
+    """Oid of the document, `_IN` or `_FROM`, and the worktree."""
+
 FILE = "written"
-"""In the private directory: the ids of checkpoints that were written here, one a line."""
+"""In the private directory: a line for each checkpoint that was written here, `<id> <oid> in|from <name>:<made>`."""
 
-_TAIL = 65_536
-"""In bytes: what is asked for is nearly always among the newest, and there may be a million."""
+_IN, _FROM = "in", "from"
+"""What a worktree is to a checkpoint: its files were captured there; or somebody there began, imported or adopted its run."""
 
-_LINE = len("0f8fad5b-d9cb-469f-a165-70867728950e\n")
+_FEW = 64
+"""Up to so many ids are searched for; of more, all lines are read."""
+
+_COMMONDIR = "commondir"
+_LINE = 110
 
 
-def note(repository: Repository, written: Iterable[str]) -> None:
-    """Notes ids of checkpoints, where that can be done; one that is not noted is thinned no more, and has to be named."""
-    text = "".join(f"{name}\n" for name in written)
+MAIN = ":"
+"""What stands for the main worktree in a line."""
+
+
+def name_of(repository: Repository) -> str:
+    """Returns the name of a worktree's administrative directory; "" for the main worktree."""
+    return os.path.basename(repository.git_dir) if repository.is_linked else ""
+
+
+def made_at(repository: Repository) -> str:
+    """Returns when a linked worktree was made, which tells it from an earlier one of its name; "" for the main one, or unknown."""
+    return _made_at(repository.git_dir) if repository.is_linked else ""
+
+
+def place_of(repository: Repository) -> str:
+    """Returns what stands for a worktree in a line, wherever it is moved to."""
+    return place_in(repository.git_dir) if repository.is_linked else MAIN
+
+
+def place_in(git_dir: str) -> str:
+    """Returns what `place_of` does for a linked worktree, by its administrative directory."""
+    return f"{os.path.basename(git_dir)}:{_made_at(git_dir)}".replace("\n", "?")
+
+
+def _made_at(git_dir: str) -> str:
     try:
-        with open(_path(repository), "ab", buffering=0, opener=premises.create) as file:
-            file.write(f"\n{text}".encode("ascii"))  # a line that a full disk has cut off is none of these
+        return str(os.stat(os.path.join(git_dir, _COMMONDIR)).st_mtime_ns)
     except OSError:
-        return
+        return ""
 
 
-def known(repository: Repository) -> set[str]:
-    """Returns the ids that were noted; nothing where they cannot be read."""
-    try:
-        with open(_path(repository), encoding="ascii", errors="replace", opener=premises.create) as file:
-            return {line for line in file.read().split("\n") if ids.is_id(line)}
-    except OSError:
-        return set()
-
-
-def has_lately(repository: Repository, name: str) -> bool:
-    """Tells whether an id is among the newest that were noted."""
-    try:
-        with open(_path(repository), "rb", buffering=0, opener=premises.create) as file:
-            file.seek(max(file.seek(0, os.SEEK_END) - _TAIL, 0))
-            return b"\n%s\n" % name.encode("ascii", "replace") in file.read()
-    except OSError:
-        return False
-
-
-def forget_others(repository: Repository, there: Callable[[Collection[str]], Collection[str]]) -> None:
-    """Forgets checkpoints that are gone, once they are half of what was noted. What is noted meanwhile may be lost.
+def note(repository: Repository, documents: Iterable[tuple[str, str]], *, is_apart: bool = False) -> None:
+    """Appends lines for checkpoints; a line that cannot be written is left out.
 
     Args:
-        there: returns those of some ids that are there.
+        documents: the id of each, and the oid of its document.
+        is_apart: whether their files are not those of this worktree, as where a run begins at a commit.
     """
-    found = known(repository)
-    left = found.intersection(there(found)) if found else found
-    try:
-        if os.path.getsize(_path(repository)) > 2 * _LINE * (len(left) + _LINE):
-            from gitckpt.git.files import atomic  # seldom
+    end = f"{_FROM if is_apart else _IN} {place_of(repository)}\n"
+    _append(repository, "".join(f"{name} {oid} {end}" for name, oid in documents))
 
-            data = "".join(f"{name}\n" for name in sorted(left)).encode("ascii")
-            atomic.write_own(_path(repository), data, flushed=True, opener=premises.create)
+
+def copy(source: Repository, target: Repository, checkpoint_ids: Collection[str]) -> None:
+    """Appends lines for checkpoints that were copied from another repository of this machine, of those that were written there."""
+    lines = Roster.read(source, checkpoint_ids)
+    note(target, [(name, lines.oid(name) or "") for name in checkpoint_ids if lines.oid(name)], is_apart=True)
+
+
+def replaced(checkpoint_id: str, more: str = "") -> WorktreeError:
+    """Returns the error that a fetch has replaced the document of a checkpoint; `more` is another way out."""
+    return WorktreeError(
+        f"checkpoint {checkpoint_id[: ids.SHORT]} is not the one that was written here: a fetch has replaced its document",
+        hint=f"put back what was written here: git ckpt verify --repair{more}",
+    )
+
+
+class Roster:
+    """What is known of checkpoints that were written here.
+
+    Args:
+        repository: seen from any of its worktrees.
+        lines: by id; of an id with several lines, the last one.
+    """
+
+    def __init__(self, repository: Repository, lines: Mapping[str, Written]) -> None:
+        self._repository = repository
+        self._lines = lines
+
+    @classmethod
+    def read(cls, repository: Repository, checkpoint_ids: Collection[str] | None = None) -> Roster:
+        """Returns what is known of some checkpoints, by default of all; nothing where the file cannot be read."""
+        data = _content(repository)
+        if checkpoint_ids is None or len(checkpoint_ids) > _FEW:
+            found = (_parsed(line) for line in data.split(b"\n"))
+        else:
+            found = (_parsed(_last_line(data, name)) for name in checkpoint_ids)
+        return cls(repository, dict(each for each in found if each is not None))
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._lines)
+
+    def __bool__(self) -> bool:
+        return bool(self._lines)
+
+    def oid(self, checkpoint_id: str) -> str | None:
+        """Returns the oid of a checkpoint's document as it was written here; None where it was not."""
+        line = self._lines.get(checkpoint_id)
+        return line[0] if line is not None else None
+
+    def has(self, checkpoint_id: str, oid: str) -> bool:
+        """Tells whether a document was written here."""
+        return self.oid(checkpoint_id) == oid
+
+    def is_replaced(self, checkpoint_id: str, oid: str) -> bool:
+        """Tells whether a checkpoint was written here, and its ref points to another document by now."""
+        return self.oid(checkpoint_id) not in (None, oid)
+
+    def is_ours(self, entry: Recorded) -> bool:
+        """Tells whether a checkpoint was written here; of a run, whether the run may go on from it."""
+        if entry.run is None:
+            return self.has(entry.id, entry.oid)
+        from gitckpt.store import chains  # commits outside of runs never need it
+
+        return chains.knows(self._repository, entry.run, entry.oid)
+
+    def was_captured_in(self, checkpoint_id: str, place: str) -> bool:
+        """Tells whether the files of a checkpoint are those of a worktree."""
+        return self._lines.get(checkpoint_id, ("", "", ""))[1:] == (_IN, place)
+
+    def place(self, checkpoint_id: str) -> str | None:
+        """Returns the worktree in which a checkpoint was made; None where it was not written here."""
+        line = self._lines.get(checkpoint_id)
+        return line[2] if line is not None else None
+
+    def ids_as_written(self, oids: Mapping[str, str]) -> set[str]:
+        """Returns the ids of checkpoints whose refs point to the documents that were written here.
+
+        Args:
+            oids: what each ref points to, by id.
+        """
+        return {name for name, line in self._lines.items() if oids.get(name) == line[0]}
+
+    def replaced(self, oids: Mapping[str, str]) -> dict[str, str]:
+        """Returns the oid that was written here of each checkpoint whose ref points to another document. Args: as `ids_as_written`."""
+        return {name: self._lines[name][0] for name, oid in oids.items() if self.is_replaced(name, oid)}
+
+
+def forget_others(repository: Repository, there: Callable[[], Collection[str]]) -> None:
+    """Forgets checkpoints that are gone, once they are half of what was noted. The caller holds the lock of writers.
+
+    Args:
+        there: returns the ids of all refs of checkpoints.
+    """
+    lines = _content(repository).split(b"\n")
+    if len(lines) <= 2 * _FEW:
+        return
+    known = there()
+    kept = {parsed[0]: line for line in lines if (parsed := _parsed(line)) is not None and parsed[0] in known}
+    if len(lines) <= 2 * (len(kept) + _FEW):
+        return
+    from gitckpt.git.files import atomic  # seldom
+
+    data = b"".join(b"\n%s" % line for line in kept.values()) + b"\n"
+    try:
+        atomic.write_own(_path(repository), data, flushed=True, opener=premises.create)
     except OSError:
         return  # the next maintenance tries again
+
+
+def _content(repository: Repository) -> bytes:
+    try:
+        with open(_path(repository), "rb", buffering=0, opener=premises.create) as file:
+            return file.read() or b""
+    except OSError:
+        return b""
+
+
+def _last_line(data: bytes, checkpoint_id: str) -> bytes:
+    start = data.rfind(b"\n%s " % checkpoint_id.encode("ascii", "replace"))
+    end = data.find(b"\n", start + 1)
+    return data[start + 1 : end] if -1 < start < end else b""
+
+
+def _parsed(line: bytes) -> tuple[str, Written] | None:
+    """Returns id and rest of a line; None for one that a full disk has cut off."""
+    parts = os.fsdecode(line).split(" ", 3)
+    if len(parts) != 4 or not ids.is_id(parts[0]) or not ids.is_oid(parts[1]):
+        return None
+    return parts[0], (parts[1], parts[2], parts[3])
+
+
+def _append(repository: Repository, text: str) -> None:
+    if not text:
+        return
+    try:
+        path = os.path.join(repository.make_private_dir(), FILE)
+        with open(path, "ab", buffering=0, opener=premises.create) as file:
+            file.write(os.fsencode(f"\n{text}"))  # a line that a full disk has cut off is none of these
+    except OSError:
+        return
 
 
 def _path(repository: Repository) -> str:

@@ -194,8 +194,9 @@ class Store(Supervision):
         """Returns the id of the checkpoint that a person means.
 
         Args:
-            text: an id or a prefix of four or more characters, a run id or a prefix of it (its newest checkpoint), "latest", or a rev
-                (the newest checkpoint linked to that commit).
+            text: an id or a prefix of four or more characters; a run id or a prefix of it (its newest checkpoint); "latest" (the newest
+                of this worktree, in that of a run of the run); "latest:any" (the newest of the repository); or a rev (the newest
+                checkpoint linked to that commit, of this worktree where it has one).
 
         Raises:
             UsageError, NotFoundError: it is empty; or nothing goes by it, and the hint names what is close.
@@ -239,6 +240,22 @@ class Store(Supervision):
     def problems(self) -> Sequence[Problem]:
         """Returns the refs of ours below `refs/checkpoints/` that are no valid checkpoints."""
         return self._checkpoints.problems()
+
+    def replaced(self, entries: Sequence[Entry]) -> Mapping[str, str]:
+        """Returns which checkpoints a fetch has replaced: the oid of the document that was written here, by id.
+
+        Args:
+            entries: the checkpoints as `list` returns them.
+
+        Raises:
+            UsageError: it is no list of entries.
+        """
+        from gitckpt.store.records.entry import Entry
+        from gitckpt.store.roster import Roster
+
+        require("entries", entries, Iterable, "a list of entries")
+        oids = {entry.id: entry.oid for entry in instances("entries", entries, Entry, "an Entry")}
+        return Roster.read(self._checkpoints.repository, oids).replaced(oids)
 
     def resume(self, checkpoint: Checkpoint | str, directory: str | os.PathLike[str] | None = None) -> Opened:
         """Returns the worktree of a checkpoint, made with its files if it is not there. To go on with a run: `Run.resume`.

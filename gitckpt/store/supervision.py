@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from gitckpt.model.arguments import require_seconds, require_text
+from gitckpt.model.arguments import require_seconds, require_text, strings
 from gitckpt.model.ids import require_run_id
 from gitckpt.store.restoration import Restoration
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from gitckpt.model.checkpoint import Checkpoint
     from gitckpt.store.runs.summary import RunInfo
@@ -78,6 +78,28 @@ class Supervision(Restoration):
 
         return summary.summaries(self._checkpoints)
 
+    def unfinished_runs(self) -> Sequence[RunInfo]:
+        """Returns the runs that can be gone on with here, the one with the newest checkpoint first.
+
+        Each was started in this worktree, or this is its worktree; it is neither complete nor driven by anybody.
+        """
+        from gitckpt.store.runs import resumable
+
+        return resumable.unfinished(self._checkpoints)
+
+    def made_elsewhere(self, names: Iterable[str]) -> Mapping[str, str]:
+        """Returns which checkpoints and runs are of other worktrees of this repository: the worktree, in words, by id.
+
+        Args:
+            names: full ids of checkpoints and of runs. Those that were fetched, or replaced by a fetch, are of no worktree here.
+
+        Raises:
+            UsageError: it is no list of strings.
+        """
+        from gitckpt.store.runs import resumable
+
+        return resumable.made_elsewhere(self._checkpoints, strings("names", names))
+
     def history(self, run: str) -> History:
         """Returns one run, phase by phase.
 
@@ -143,8 +165,8 @@ class Supervision(Restoration):
     def latest_resumable(self) -> Checkpoint | None:
         """Returns the checkpoint to go on with; None where there is none.
 
-        It is the newest one of the newest run that is neither complete nor driven by anybody; or, where that is newer, the newest of a
-        phase that was recorded outside of runs, as a script does with `git ckpt save --phase research-failed`.
+        It is the newest one of the newest of `unfinished_runs`; or, where that is newer, the newest of a phase that was recorded in this
+        worktree outside of runs, as a script does with `git ckpt save --phase research-failed`.
         """
         from gitckpt.store.runs import resumable
 

@@ -14,6 +14,10 @@ from tests.conftest import Checkout
 from tests.store.conftest import MakeStore, nth
 
 LIST = "see which there are: git ckpt list"
+NONE_HERE = (
+    "no checkpoint was made in this worktree",
+    "the newest of all worktrees goes by latest:any; to make one here: git ckpt save",
+)
 
 
 class Named:
@@ -143,13 +147,13 @@ class TestLatest:
         assert named.store.find("latest") == A
         named.store.remove([A])
         wrong = "every checkpoint was written elsewhere, and fetched, or made before files were replaced"
-        assert named.refused("latest") == (wrong, LIST)
+        assert named.refused("latest:any") == (wrong, LIST)
 
     def test_where_nobody_can_tell_the_newest(self, named: Named) -> None:
         named.make(A)
         fetch(named, A, C)
         shutil.rmtree(named.checkout.main / ".git/ckpt")
-        assert named.store.find("latest") == C
+        assert (named.store.find("latest:any"), named.refused("latest")) == (C, NONE_HERE)
         named.make(B)
         assert named.store.find("latest") == B
 

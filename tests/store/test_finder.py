@@ -142,7 +142,7 @@ class TestLatest:
         for run in (FIRST, SECOND):
             chains.forget(inside(runs).repository, run)
         message = "every checkpoint was written elsewhere, and fetched, or made before files were replaced"
-        assert refused(lambda: runs.find("latest")) == (NotFoundError, message, LIST, None)
+        assert refused(lambda: runs.find("latest:any")) == (NotFoundError, message, LIST, None)
 
     def test_where_there_are_none_it_says_how_to_make_one(self, plain: Store) -> None:
         said = refused(lambda: plain.find("latest"))
@@ -155,7 +155,7 @@ def test_latest_in_a_fresh_clone_is_of_no_run(plain: Store, main_checkout: Check
     run = plain.record("run-started", {}, start="Add login").run
     main_checkout.git("clone", "--quiet", "--mirror", ".", str(tmp_path / "clone"))
     with Store.open(tmp_path / "clone", adapter="plumbing") as store:
-        assert (store.find("latest"), store.find(str(run))) == (ONE, TWO)
+        assert (store.find("latest:any"), store.find(str(run))) == (ONE, TWO)
 
 
 class TestACommit:

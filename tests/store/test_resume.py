@@ -13,10 +13,10 @@ import pytest
 from gitckpt.git.worktree import administration
 from gitckpt.model.checkpoint import Checkpoint
 from gitckpt.model.errors import WorktreeError
+from gitckpt.store.records.owner import Owner
 from gitckpt.store.store import Store, inside
 from gitckpt.store.worktrees import ownership, resumption
 from gitckpt.store.worktrees.opener import Opened
-from gitckpt.store.worktrees.ownership import Owner
 from gitckpt.store.worktrees.resumption import resume
 from tests.conftest import Checkout
 from tests.store.conftest import MakeStore, nth, view

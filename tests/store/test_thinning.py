@@ -15,7 +15,8 @@ from gitckpt.model.values import replace
 from gitckpt.store import roster
 from gitckpt.store.audit import doctor
 from gitckpt.store.records import layout
-from gitckpt.store.records.entry import Entry
+from gitckpt.store.records.entry import Entry, Query
+from gitckpt.store.roster import Roster
 from gitckpt.store.store import Store, inside
 from tests.conftest import Checkout, Clock
 from tests.model.test_policy import newest
@@ -243,7 +244,8 @@ def test_what_was_fetched_stands_for_nothing_of_ours(plain: Store, main_checkout
     clock.instant = NOON + 2 * DAY
     assert reasons(plain) == {}
     assert len(plain.list()) == 2
-    roster.note(inside(plain).repository, [nth(99)])
+    (forged,) = plain.list(Query(ids=[nth(99)]))
+    roster.note(inside(plain).repository, [(forged.id, forged.oid)])
     assert sorted(reasons(plain)) == [1]
 
 
@@ -277,7 +279,7 @@ def test_what_is_gone_is_forgotten(plain: Store, main_checkout: Checkout, clock:
     agent_saves(plain, main_checkout, clock, *(NOON + number for number in range(200)))
     clock.instant = NOON + 2 * DAY
     assert len(reasons(plain)) == 199
-    assert roster.known(inside(plain).repository) == {nth(200)}
+    assert set(Roster.read(inside(plain).repository)) == {nth(200)}
     assert (main_checkout.path / ".git/ckpt" / roster.FILE).stat().st_mode & 0o777 == 0o600
 
 
@@ -288,7 +290,7 @@ def test_a_pipe_in_its_place(plain: Store, main_checkout: Checkout, clock: Clock
     os.mkfifo(path)
     agent_saves(plain, main_checkout, clock, NOON + DAY)
     plain.write_notes()
-    assert (roster.known(inside(plain).repository), (main_checkout.path / ".git/ckpt/links").read_text()) == (set(), "")
+    assert (set(Roster.read(inside(plain).repository)), (main_checkout.path / ".git/ckpt/links").read_text()) == (set(), "")
 
 
 @pytest.mark.long

@@ -11,10 +11,10 @@ import pytest
 
 from gitckpt.model.checkpoint import RESCUE, Checkpoint
 from gitckpt.model.errors import WorktreeError
+from gitckpt.store.records.owner import Owner
 from gitckpt.store.store import Store, inside
 from gitckpt.store.worktrees import ownership
 from gitckpt.store.worktrees.opener import Opened
-from gitckpt.store.worktrees.ownership import Owner
 from gitckpt.store.worktrees.resumption import resume
 from tests.conftest import Checkout
 from tests.store.conftest import MakeStore, nth, view

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 
 from gitckpt.durable.agent.client import PRICE, Client
 from gitckpt.durable.pipeline.context import filled, plain
@@ -13,6 +13,8 @@ from gitckpt.model.checkpoint import Checkpoint
 from gitckpt.store.config import approval
 
 _ROLES = ("agent", "coder", "reviewer")
+_STEPS = ("agent", "loop", "review")
+"""The steps that call an agent."""
 
 
 def known_to(newest: Checkpoint, definition: PipelineDefinition, inputs: Mapping[str, str]) -> dict[str, str]:
@@ -60,12 +62,33 @@ def require_noted(
 def _called(definition: PipelineDefinition, known: Mapping[str, str], clients: Mapping[str, Client]) -> Iterator[Client]:
     for phase in definition.phases:
         for role in _ROLES if phase.use and clients else ():
-            try:
-                name = filled(phase.options.get(role, ""), known)
-            except KeyError:
-                continue  # which state names it, is known when the phase begins
+            name = _filled(phase.options.get(role, ""), known)
             if name in clients:
                 yield clients[name]
+
+
+def named(definition: PipelineDefinition, completed: Collection[str], known: Mapping[str, str]) -> list[str]:
+    """Returns the agents that the phases of a run call which are not complete: by name, or by the step that calls one.
+
+    Args:
+        definition: the pipeline of the run.
+        completed: the phases that are complete.
+        known: its inputs, and what its state says, by name.
+    """
+    found: dict[str, None] = {}
+    for phase in definition.phases:
+        if phase.name in completed or phase.use not in _STEPS:
+            continue
+        names = [_filled(phase.options.get(role, ""), known) for role in _ROLES]
+        found |= dict.fromkeys([name for name in names if name] or [phase.use])
+    return list(found)
+
+
+def _filled(text: str, known: Mapping[str, str]) -> str:
+    try:
+        return filled(text, known)
+    except KeyError:
+        return ""  # which state names it, is known when the phase begins
 
 
 def _digest(client: Client) -> str:

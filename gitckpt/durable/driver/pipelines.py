@@ -378,6 +378,27 @@ class Pipelines:
             unwritten.note(run.store.repository, run.id, [])  # what an earlier driver could not write is made good by what came after
 
 
+def outlook(store: Store, newest: Checkpoint) -> tuple[str, list[str]]:
+    """Returns what a run would start next, as `phase: command`, and the agents that it calls from there on.
+
+    What cannot be read is left out: `Pipelines.resume` says why.
+
+    Args:
+        newest: the newest checkpoint of the run, which a pipeline drives.
+    """
+    pipeline, top = newest.pipeline, inside(store).repository.worktree or main_worktree(inside(store).repository) or ""
+    if pipeline is None or pipeline.name is None:
+        return "", []
+    try:
+        definition = file.read(os.path.join(top, settings.FILE), pipeline.name, OPTIONS)
+    except CkptError:
+        return "", []
+    completed = pipeline.completed
+    called = agents.named(definition, completed, agents.known_to(newest, definition, {}))
+    phase = next((each for each in definition.phases if each.name not in completed), None)
+    return f"{phase.name}: {phase.run if phase.run is not None else phase.use}" if phase is not None else "", called
+
+
 def _autonomy(wishes: Wishes, kind: type) -> str | None:
     launch.require_wishes(wishes, kind.__annotations__)
     said = wishes.get("autonomy")

@@ -23,6 +23,7 @@ from gitckpt.store.hooks import installation
 from gitckpt.store.records import layout, locks
 from gitckpt.store.records.entry import Problem, Query
 from gitckpt.store.retention import maintenance, sweep
+from gitckpt.store.roster import Roster
 
 _SET = "git config {} VALUE"
 _ALLOW = "see what that means, and allow it: git ckpt allow"
@@ -102,6 +103,7 @@ def examine(store: Checkpoints, version: tuple[int, ...]) -> list[Finding]:
         *worktrees.headless(store.repository),
         *(_invalid(problem) for problem in store.problems()),
         *(flaw.finding for flaw in broken),
+        *(flaw.finding for flaw in audit_refs.replaced(store.repository, store.index.oids(), Roster.read(store.repository))),
         *audit_refs.pointing_nowhere(store.repository),
     ]
 

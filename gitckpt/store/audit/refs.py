@@ -17,7 +17,10 @@ from gitckpt.store.audit.inventory import KINDS, Evidence, Linked
 from gitckpt.store.audit.ledger.table import SheetRow
 from gitckpt.store.audit.repairable import Flaw, lasting, mendable
 from gitckpt.store.records import keep, layout
+from gitckpt.store.roster import Roster
 from gitckpt.store.submodules import keeper
+
+REPLACED = "checkpoint-replaced"
 
 WORDS = {layout.TREES: "tree", layout.OPERATIONS: "operation", layout.ORIGINALS: "original"}
 
@@ -43,8 +46,28 @@ def audit(repository: Repository, evidence: Evidence) -> list[Flaw]:
                 updates = (Update(owner, "", ""), Update(ref, "", oid)) if ids.is_id(name) else (Update(ref, "", oid),)
                 sentence = "keeps something for a checkpoint that does not exist"
                 flaws.append(mendable("ref-leftover", ref, sentence, updates=updates, is_leftover=True))
+    known = Roster.read(repository)
+    oids = {name: evidence.table.oid(at) for name in known if (at := evidence.table.find(name)) is not None}
+    flaws += replaced(repository, oids, known)
     others = [lasting(each.code, each.object, each.sentence, each.cure) for each in pointing_nowhere(repository)]
     return [*flaws, *_symbolic(evidence), *_of_submodules(repository, evidence), *_of_commits(repository, evidence), *others]
+
+
+def replaced(repository: Repository, oids: Mapping[str, str], known: Roster) -> Iterator[Flaw]:
+    """Yields the checkpoints that were written here, and whose refs point to other documents by now.
+
+    Args:
+        oids: what refs of checkpoints point to, by id.
+        known: what was written here.
+    """
+    for name, written in sorted(known.replaced(oids).items()):
+        ref, sentence = layout.CHECKPOINTS + name, f"points to {oids[name]}, and not to {written}, which was written here"
+        found = repository.cat_file.info(written)
+        if found is not None and found[1] == "blob":
+            yield mendable(REPLACED, ref, sentence, updates=(Update(ref, written, oids[name]),))
+        else:
+            cure = f"its document is gone; look at what came: git ckpt show {name}; remove it: git ckpt remove {name}"
+            yield lasting(REPLACED, ref, sentence, cure)
 
 
 def pointing_nowhere(repository: Repository) -> list[Finding]:

@@ -1,6 +1,7 @@
 """Mends what `verify` found: objects whose content is elsewhere, and what is derived: refs that follow from documents, links, the index.
 
-Never a ref of a checkpoint. Of a worktree only what git keeps of it, where its directory is gone and nothing is lost.
+Of the refs of checkpoints only those that a fetch has replaced go back to what was written here. Of a worktree only what git keeps of it
+goes, where its directory is gone and nothing is lost.
 """
 
 from __future__ import annotations

@@ -59,8 +59,9 @@ def verify(store: Checkpoints, *, repair: bool = False, contents: bool = False, 
     Args:
         store: of the repository. Links that it has put off and not yet written count as missing.
         repair: whether to mend what is derived: refs that keep something alive, run heads, links, the index, leases of no run; and to
-            write damaged objects anew whose content is in a worktree or in another object store. No checkpoint is ever changed or
-            deleted, and no worktree; git forgets one whose directory and checkpoint are gone, where nothing is lost by that.
+            write damaged objects anew whose content is in a worktree or in another object store. A checkpoint whose
+            document a fetch has replaced gets its own one back, where that is still there; no other is ever changed, none is deleted,
+            and no worktree; git forgets one whose directory and checkpoint are gone, where nothing is lost by that.
         contents: whether to read every object of the repository.
         progress: told how many of how many objects were read.
 
@@ -72,7 +73,13 @@ def verify(store: Checkpoints, *, repair: bool = False, contents: bool = False, 
     found = _settled(store, damaged)
     findings = {flaw.key: flaw.finding for flaw in found.flaws}
     tried: set[tuple[str, str, str]] = set()
-    left = set(findings)
+    replaced = [flaw for flaw in found.flaws if flaw.finding.code == refs.REPLACED and flaw.can_be_mended] if repair else []
+    if replaced:  # first: by what a stranger's documents say nothing is to be mended
+        mending.mend(store, replaced)
+        tried |= {flaw.key for flaw in replaced}
+        found = _settled(store, damaged)
+        findings = {key: finding for key, finding in findings.items() if key in tried} | {flaw.key: flaw.finding for flaw in found.flaws}
+    left = {flaw.key for flaw in found.flaws}
     refused: Sequence[str] = ()
     for number in range(_ROUNDS if repair else 0):
         mendable = [flaw for flaw in found.flaws if flaw.can_be_mended and flaw.key not in tried and (number == 0 or flaw.aside)]

@@ -17,8 +17,8 @@ from gitckpt.store.audit.inventory import Evidence
 from gitckpt.store.audit.repairable import REPAIR, Flaw, lasting
 from gitckpt.store.checkpoints import Checkpoints
 from gitckpt.store.records import layout
+from gitckpt.store.records.owner import Owner
 from gitckpt.store.worktrees import leftover, opener, ownership, resumption, scaffold
-from gitckpt.store.worktrees.ownership import Owner
 
 
 def audit(store: Checkpoints, evidence: Evidence) -> tuple[list[Flaw], int]:

@@ -11,6 +11,7 @@ Doors:
     heads: the newest one of a run.
     changed: how many paths a snapshot changed.
     keep: the refs that keep linked commits alive.
+    owner: what a worktree was made for.
     keys: callers' own names for runs.
     locks: what a killed git leaves in the way of refs of ours.
 """

@@ -1,8 +1,8 @@
-"""What a person means by `<id>`: a checkpoint, a prefix, a run, "latest", or a rev."""
+"""What a person means by `<id>`: a checkpoint, a prefix, a run, "latest", "latest:any", or a rev."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from gitckpt.git.files.ref_files import plain
 from gitckpt.git.notes.editor import Notes
@@ -14,16 +14,19 @@ from gitckpt.model.errors import AmbiguousError, CkptError, NotFoundError, Usage
 from gitckpt.model.format import note
 from gitckpt.model.names import closest
 from gitckpt.model.readers.fence import fenced
-from gitckpt.store import chains, links
-from gitckpt.store.records import heads, layout
+from gitckpt.store import links, roster
+from gitckpt.store.records import heads, layout, owner
 from gitckpt.store.records.entry import Entry, Query
 from gitckpt.store.records.index import Index
+from gitckpt.store.roster import Roster
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from gitckpt.git.objects.port import Objects
 
-LATEST = "latest"
+LATEST, LATEST_ANY = "latest", "latest:any"
+"""The newest checkpoint of this worktree, in the worktree of a run of that run; the newest of the repository."""
+
 _FIRST = 20
 _LIST = "see which there are: git ckpt list"
 
@@ -34,7 +37,9 @@ def find(text: str, repository: Repository, index: Index, linked: Callable[[str]
     if not text.strip():
         raise UsageError("the id is empty", hint=_LIST)
     if text == LATEST:
-        return _latest(repository, index)
+        return latest(repository, index).id
+    if text == LATEST_ANY:
+        return _latest_any(repository, index)
     return _by_name(text, repository, index) or _by_rev(text, repository, linked) or _nothing(text, index)
 
 
@@ -53,43 +58,60 @@ def linked(commit: str, repository: Repository, objects: Objects, index: Index) 
     return index.select(Query(ids=[*(entry.id for entry in listed), *own]))
 
 
-def _latest(repository: Repository, index: Index) -> str:
-    """Returns the newest checkpoint that was written here, and not before files were replaced: what was fetched may have any date."""
+def latest(repository: Repository, index: Index) -> Entry:
+    """Returns the newest checkpoint of this worktree; in the worktree of a run, of that run.
+
+    Checkpoints that were made before files were replaced, and those that were not written here, are passed over.
+
+    Raises:
+        NotFoundError: there is none.
+    """
     for limit in (_FIRST, None):
-        meant = _first_written_here(index.select(Query(limit=limit)), repository)
-        if meant is not None:
-            return meant.id
+        found = next(_of_this_worktree(index.select(Query(limit=limit)), repository), None)
+        if found is not None:
+            return found
+    if not index.select(Query(limit=1)):
+        raise _none_yet()
+    raise NotFoundError(
+        "no checkpoint was made in this worktree", hint=f"the newest of all worktrees goes by {LATEST_ANY}; to make one here: git ckpt save"
+    )
+
+
+def _latest_any(repository: Repository, index: Index) -> str:
+    """Returns the newest checkpoint that was written here, in whatever worktree; what was fetched may have any date."""
+    for limit in (_FIRST, None):
+        found = next(_ours(index.select(Query(limit=limit)), repository), None)
+        if found is not None:
+            return found.id
     outside = index.select(Query(in_run=False))
-    if outside and not links.written_here(repository):  # a fresh clone, or the private directory is gone: nobody can tell
-        meant = next((entry for entry in outside if entry.trigger != SAFETY), None)
-        if meant is not None:
-            return meant.id
+    if outside and not Roster.read(repository):  # a fresh clone, or the private directory is gone: nobody can tell
+        found = next((entry for entry in outside if entry.trigger != SAFETY), None)
+        if found is not None:
+            return found.id
     if index.select(Query(limit=1)):
         what = "was written elsewhere, and fetched, or made before files were replaced"
         raise NotFoundError(f"every checkpoint {what}", hint=_LIST)
-    raise NotFoundError("there are no checkpoints yet", hint="make one: git ckpt save")
+    raise _none_yet()
 
 
-def _first_written_here(entries: Sequence[Entry], repository: Repository) -> Entry | None:
-    """Returns the first checkpoint that was written here, and not before files were replaced; None where none was.
+def _none_yet() -> NotFoundError:
+    return NotFoundError("there are no checkpoints yet", hint="make one: git ckpt save")
 
-    Args:
-        entries: the checkpoints.
-    """
-    ours: set[str] | None = None
-    for entry in entries:
-        if entry.trigger == SAFETY:
-            continue
-        if entry.run is not None:
-            if chains.knows(repository, entry.run, entry.oid):
-                return entry
-            continue
-        if ours is None and links.is_of_late(repository, entry.id):
-            return entry
-        ours = links.written_here(repository) if ours is None else ours
-        if entry.id in ours:
-            return entry
-    return None
+
+def _ours(entries: Sequence[Entry], repository: Repository) -> Iterator[Entry]:
+    """Yields the checkpoints that were written here, and not before files were replaced."""
+    known = Roster.read(repository, [entry.id for entry in entries])
+    return (entry for entry in entries if entry.trigger != SAFETY and known.is_ours(entry))
+
+
+def _of_this_worktree(entries: Sequence[Entry], repository: Repository) -> Iterator[Entry]:
+    """Yields those of `_ours` whose files were captured in this worktree, or that are of the run whose worktree it is."""
+    known = Roster.read(repository, [entry.id for entry in entries])
+    place, made_for = roster.place_of(repository), owner.owner_in(repository.git_dir)
+    run = made_for.run if made_for is not None else None
+    for entry in _ours(entries, repository):
+        if (run is not None and entry.run == run) or known.was_captured_in(entry.id, place):
+            yield entry
 
 
 def named_run(text: str, repository: Repository, index: Index) -> str | None:
@@ -164,15 +186,21 @@ def _by_rev(text: str, repository: Repository, linked: Callable[[str], Sequence[
     there = linked(commit)
     if not there:
         raise NotFoundError(f"no checkpoint is linked to commit {commit[:10]} ({text})", hint=_LIST)
-    meant = _first_written_here(there, repository) or next((entry for entry in there if entry.trigger != SAFETY), None)
+    meant = next(_of_this_worktree(there, repository), None) or next(_ours(there, repository), None) or _of_others(there, repository)
     if meant is None:  # or a restore of it, given twice, would take itself back
         only = "only what was there before files were replaced is linked to"
         raise NotFoundError(f"{only} commit {commit[:10]} ({text})", hint=f"to take that back: git ckpt undo; or {_LIST}")
     return meant.id
 
 
+def _of_others(entries: Sequence[Entry], repository: Repository) -> Entry | None:
+    """Returns the first checkpoint that was fetched, and is not in the place of one that was written here."""
+    known = Roster.read(repository, [entry.id for entry in entries])
+    return next((entry for entry in entries if entry.trigger != SAFETY and not known.is_replaced(entry.id, entry.oid)), None)
+
+
 def _nothing(text: str, index: Index) -> str:
-    known = [LATEST, *index.runs(), *(entry.id for entry in index.select(Query(limit=1000)))]
+    known = [LATEST, LATEST_ANY, *index.runs(), *(entry.id for entry in index.select(Query(limit=1000)))]
     close = closest(text, [*known, *(name[: len(text)] for name in known)], likeness=0.7)
     if close:
         meant = next(name for name in known if name.startswith(close))

@@ -80,6 +80,10 @@ class Index:
         found = self._ask("SELECT id, sentence FROM problem ORDER BY id")
         return [Problem(layout.CHECKPOINTS + ids.from_bytes(id_), sentence) for id_, sentence in found]
 
+    def oids(self) -> dict[str, str]:
+        """Returns the oid that each ref of a checkpoint points to, by id; of those that are no valid checkpoints as well."""
+        return {ids.from_bytes(id_): oid.hex() for id_, oid in self._ask(tables.STORED)}
+
     def runs(self) -> list[str]:
         """Returns the ids of all runs that checkpoints belong to."""
         return [row[0] for row in self._ask(entry.RUN_IDS)]

@@ -16,7 +16,7 @@ from gitckpt.git.process import GitError
 from gitckpt.git.refs import LockHeld, RefMoved, Update
 from gitckpt.model.errors import BusyError, NotFoundError
 from gitckpt.model.format import document, note
-from gitckpt.store import links
+from gitckpt.store import links, roster
 from gitckpt.store.links import Links
 from gitckpt.store.records import keep, layout
 
@@ -85,6 +85,7 @@ class Proposal:
         keeps: keys of the state that others write, too: where somebody has extended the run since the recorder did, what they say goes
             into `state`, in place of what it says itself.
         is_ours: whether its run may go on from it without anybody's trust; not where the inputs of the run are from somebody's file.
+        is_apart: whether its files are not those of the worktree that it is recorded in: a run begins at a commit, or is imported.
 
     Attributes:
         noted: the head of the run, the id of its newest checkpoint, and the document, where `Recorder.note` has written that down to follow
@@ -102,6 +103,7 @@ class Proposal:
         change: Change | None = None,
         keeps: Collection[str] = (),
         is_ours: bool = True,
+        is_apart: bool = False,
     ) -> None:
         self.fields = fields
         self.state = state
@@ -111,6 +113,7 @@ class Proposal:
         self._change = change
         self.keeps = keeps
         self.is_ours = is_ours
+        self.is_apart = is_apart
         self.noted: tuple[str, str, bytes] | None = None
         self._own = {name: fields.get(name) for name in ("pipeline", "attempt")}
 
@@ -321,6 +324,7 @@ class Recorder:
             waits = self._links.wait(lines)  # before the refs: a kill leaves a line too many
             with_links = with_links or not (waits or again)
             derived = self._links.edit(lines, instant, updates) if with_links else []
+        roster.note(self._repository, [(new["id"], oid) for new, oid in documents], is_apart=made[0][0].is_apart)
         roots, written = layout.roots(fields), self._objects.write([*needed, *derived], flushed=False)
 
         guard, noted = made[0][0].guard, _NOTHING
@@ -344,10 +348,6 @@ class Recorder:
                 self._apply(updates, line, due, holds)
         if commit:
             self._links.recorded(len(made), instant, with_notes=with_links)
-        elif not fields.get("run"):
-            from gitckpt.store import roster
-
-            roster.note(self._repository, [new["id"] for new, _ in documents])
         if line is not None:
             line.follow_up(self._objects, self._refs.update)
             self._line = line.recorded()

@@ -20,6 +20,7 @@ from gitckpt.model.checkpoint import SAFETY, Checkpoint
 from gitckpt.model.errors import WorktreeError
 from gitckpt.model.names import first_of, quoted
 from gitckpt.model.values import replace
+from gitckpt.store import roster
 from gitckpt.store.checkpoints import Checkpoints
 from gitckpt.store.records import layout
 from gitckpt.store.restore import exactness, plain, position, replacement
@@ -65,13 +66,15 @@ def restore(
         paths: files and directories to which this is restricted, relative to the top; none for all, with the operation in progress.
         dry_run: whether to say only what would be done.
         announce: is told before the first file is replaced what `Restored.apart` says afterwards, unless that is nothing.
-        trusted: whether commands of a rebase that was captured elsewhere may come back.
+        trusted: whether commands of a rebase that was captured elsewhere may come back, and a document that a fetch has replaced.
 
     Raises:
-        WorktreeError: there is no worktree; the checkpoint's files are missing or were not captured; something is in the way that no
-            checkpoint holds; or, after it was done, files and checkpoint differ.
+        WorktreeError: a fetch has replaced the checkpoint; there is no worktree; the checkpoint's files are missing or were not captured;
+            something is in the way that no checkpoint holds; or, after it was done, files and checkpoint differ.
         BusyError: another process changes the index or the files.
     """
+    if not trusted and store.is_replaced(checkpoint.id):
+        raise roster.replaced(checkpoint.id, f"; if you trust what came: git ckpt restore {checkpoint.id[: ids.SHORT]} --trust")
     return _Restore(store, checkpoint, paths, trusted=trusted).run(dry_run=dry_run, announce=announce)
 
 
@@ -281,8 +284,8 @@ class _Restore:
     def _record_safety(self, captured: Captured, shape: Mapping[str, Any]) -> Checkpoint:
         """Records what is there now; from here on `undo` can bring it back."""
         state = {
-            "worktree": undoing.name_of(self._repository),
-            "made": undoing.made_at(self._repository),
+            "worktree": roster.name_of(self._repository),
+            "made": roster.made_at(self._repository),
             "before": self._checkpoint.id,
             "paths": [as_text(path) for path in self._paths],
             **shape,

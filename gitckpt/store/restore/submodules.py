@@ -153,7 +153,7 @@ class Submodules:
         with self._opened(path, one, dry_run=dry_run) as inner:
             if inner is None:
                 return self._is_to_be_made(path)
-            checkpoint = inner.read(one.checkpoint)
+            checkpoint = inner.read_own(one.checkpoint)
             moves = self._move(inner, path, checkpoint, dry_run=dry_run)
             done = self._restore(inner, checkpoint, dry_run)
         self.changes += [PathChange(change.kind, path + b"/" + change.path) for change in done.changes]

@@ -3,6 +3,7 @@
 A step is there from before its first file is replaced. One that never came to its end is open: both its sides stay within reach, and
 what it has left half done is no step. The file may be lost: then all safety checkpoints of this worktree that were written here count as
 steps back. Those that were fetched are of a worktree elsewhere, and of those with its name some may be of one that was removed since.
+Each checkpoint is noted with the oid of its document: a fetch can replace what is behind an id.
 """
 
 from __future__ import annotations
@@ -18,16 +19,16 @@ from gitckpt.git.contents import exchange
 from gitckpt.git.files import atomic, premises
 from gitckpt.git.lock import Lock
 from gitckpt.git.objects import diff
-from gitckpt.git.worktree.administration import COMMONDIR
 from gitckpt.git.worktree.complaints import IndexGone
 from gitckpt.model import ids
 from gitckpt.model.checkpoint import SAFETY
 from gitckpt.model.errors import InvalidCheckpoint, NotFoundError, WorktreeError
 from gitckpt.model.names import shell_word
-from gitckpt.model.values import dataclass
-from gitckpt.store import chains, links
+from gitckpt.model.values import dataclass, field
+from gitckpt.store import roster
 from gitckpt.store.records import layout
 from gitckpt.store.records.entry import Query
+from gitckpt.store.roster import Roster
 from gitckpt.store.snapshot import comparison, manifest
 
 TYPE_CHECKING = False
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
     from gitckpt.store.snapshot.manifest import Contents
 
 RESTORE, UNDO, REDO = "restore", "undo", "redo"
+_GONE = "removed, expired, or replaced by a fetch"
 _MANY = 100
 _PATIENCE = 10.0
 """How long others who change the steps are waited for, in seconds; they take milliseconds."""
@@ -68,12 +70,14 @@ class Stack:
         redo: ids of those that lead forward again.
         here: the one that the newest step brought back; None where that was a restore, or never came to its end.
         open: the one that was recorded for a step that never came to its end; None where there is none.
+        oids: the document of each of these checkpoints as it was recorded, by id: a fetch may put another one in its place.
     """
 
     undo: list[str]
     redo: list[str]
     here: str | None = None
     open: str | None = None
+    oids: dict[str, str] = field(default_factory=dict)
 
     @property
     def is_open(self) -> bool:
@@ -85,48 +89,29 @@ class Stack:
         return self.redo if kind == REDO else self.undo
 
 
-def name_of(repository: Repository) -> str:
-    """Returns what a worktree is called within its repository: "" for the main one."""
-    return os.path.basename(repository.git_dir) if repository.is_linked else ""
-
-
-def made_at(repository: Repository) -> str:
-    """Returns what tells a linked worktree from an earlier one of its name: when it was made; "" for the main one, or unknown."""
-    if not repository.is_linked:
-        return ""
-    try:
-        return str(os.stat(os.path.join(repository.git_dir, COMMONDIR)).st_mtime_ns)
-    except OSError:
-        return ""
-
-
 def read(store: Checkpoints) -> Stack:
     """Returns the steps of the store's worktree, those included whose checkpoints are gone."""
     found = _read(store.repository)
     if found is not None:
         return found
-    here, made = name_of(store.repository), made_at(store.repository)
-    undo = []
+    here, made = roster.name_of(store.repository), roster.made_at(store.repository)
+    undo = {}
     for entry in _safeties(store):
         state = store.read(entry.id).state
         if (state.get("worktree"), state.get("made", made)) == (here, made):
-            undo.append(entry.id)
-    return Stack(undo, [])
+            undo[entry.id] = entry.oid
+    return Stack(list(undo), [], oids=undo)
 
 
 def _safeties(store: Checkpoints) -> list[Entry]:
     """Returns the safety checkpoints that were written here, the oldest first."""
     found = [entry for entry in store.list() if entry.trigger == SAFETY]
-    outside = links.written_here(store.repository) if found else set()
-    return [
-        entry
-        for entry in reversed(found)
-        if (entry.id in outside if entry.run is None else chains.knows(store.repository, entry.run, entry.oid))
-    ]
+    known = Roster.read(store.repository, [entry.id for entry in found])
+    return [entry for entry in reversed(found) if known.is_ours(entry)]
 
 
 def next_step(store: Checkpoints, stack: Stack, kind: str) -> tuple[str | None, Sequence[str]]:
-    """Returns the checkpoint that a step leads to, None where there is none; and those before it that are gone.
+    """Returns the checkpoint that a step leads to, None where there is none; and those before it that are gone or replaced.
 
     Args:
         store: of the worktree.
@@ -135,7 +120,7 @@ def next_step(store: Checkpoints, stack: Stack, kind: str) -> tuple[str | None, 
     """
     gone: list[str] = []
     for each in reversed(stack.side(kind)):
-        if _is_there(store, each):
+        if _is_there(store, stack, each):
             return each, gone
         gone.append(each)
     return None, gone
@@ -146,7 +131,7 @@ def nothing(stack: Stack, kind: str, gone: Sequence[str]) -> NotFoundError:
     others = "see what there is to go back to: git ckpt list"
     if gone:
         where = "back" if kind == UNDO else "forward"
-        return NotFoundError(f"the checkpoints of the steps further {where} are gone, removed or expired", hint=others)
+        return NotFoundError(f"the checkpoints of the steps further {where} are gone: {_GONE}", hint=others)
     if kind == REDO:
         return NotFoundError("nothing was taken back since the newest restore", hint="see the steps: git ckpt undo --list")
     if stack.redo:
@@ -161,9 +146,9 @@ def brought(store: Checkpoints, stack: Stack, wanted: Checkpoint) -> list[bytes]
     """
     brought, named = (stack.here, []) if stack.here else (wanted.state.get("before"), wanted.state.get("paths", []))
     try:
-        newest = store.read(str(brought))
-    except NotFoundError:
-        return []  # it was removed meanwhile: those that are ignored by now stay
+        newest = store.read_own(str(brought))
+    except (NotFoundError, WorktreeError):
+        return []  # it was removed or replaced meanwhile: those that are ignored by now stay
     before, after = (_contents(store, checkpoint).files for checkpoint in (wanted, newest))
     paths = [path if isinstance(path, bytes) else str(path).encode() for path in named]
     differing = diff.differences(store.repository, before, after, paths)
@@ -175,7 +160,8 @@ def steps(store: Checkpoints) -> list[UndoStep]:
     """Returns the steps that can be taken in the store's worktree: those back, then those forward, each time the next one first."""
     stack = read(store)
     entries = {entry.id: entry for entry in store.list(Query(ids=[*stack.undo, *stack.redo]))}
-    return [UndoStep(kind, entries[each]) for kind in (UNDO, REDO) for each in reversed(stack.side(kind)) if each in entries]
+    there = {name: entry for name, entry in entries.items() if stack.oids.get(name) == entry.oid}
+    return [UndoStep(kind, there[each]) for kind in (UNDO, REDO) for each in reversed(stack.side(kind)) if each in there]
 
 
 def begin(store: Checkpoints, kind: str, made: Checkpoint) -> None:
@@ -188,18 +174,19 @@ def begin(store: Checkpoints, kind: str, made: Checkpoint) -> None:
     """
     with _alone(store.repository):
         stack = read(store)
-        undo, redo = ([each for each in _trimmed(store, side) if each != made.id] for side in (stack.undo, stack.redo))
-        good = stack.open if stack.open is not None and _is_there(store, stack.open) else None
+        undo, redo = ([each for each in _trimmed(store, stack, side) if each != made.id] for side in (stack.undo, stack.redo))
+        good = stack.open if stack.open is not None and _is_there(store, stack, stack.open) else None
         is_half = good is not None and _is_half_done(store, made, good)
         if kind == RESTORE:
             undo += [good] if good is not None and good in redo else []
             redo = []
         if not is_half:
             ahead = redo if kind == UNDO else undo
-            if stack.here is not None and _is_there(store, stack.here) and not _is_same(store, store.read(stack.here), made):
+            if stack.here is not None and _is_there(store, stack, stack.here) and not _is_same(store, store.read(stack.here), made):
                 ahead.append(stack.here)  # it was edited since: both are states that were there
             ahead.append(made.id)
-        _write(store.repository, Stack(undo, redo, open=good if is_half else made.id))
+        oids = {**stack.oids, made.id: _oid_of(store, made.id)}
+        _write(store.repository, Stack(undo, redo, open=good if is_half else made.id, oids=oids))
 
 
 def finish(store: Checkpoints, kind: str, target: str) -> None:
@@ -214,13 +201,13 @@ def finish(store: Checkpoints, kind: str, target: str) -> None:
         stack = read(store)
         if kind == RESTORE:
             if stack.is_open:
-                _write(store.repository, Stack(stack.undo, stack.redo))
+                _write(store.repository, Stack(stack.undo, stack.redo, oids=stack.oids))
             return
         here, ahead = stack.side(kind), stack.redo if kind == UNDO else stack.undo
         if stack.here not in (None, target):
             ahead.append(str(stack.here))
         del here[here.index(target) if target in here else len(here) :]
-        _write(store.repository, Stack(stack.undo, stack.redo, here=target))
+        _write(store.repository, Stack(stack.undo, stack.redo, here=target, oids=stack.oids))
 
 
 def way_back(kind: str) -> str:
@@ -242,23 +229,31 @@ def skipped(gone: Sequence[str]) -> list[str]:
     if not gone:
         return []
     what = "the checkpoint of a step is" if len(gone) == 1 else f"the checkpoints of {len(gone)} steps are"
-    return [f"{what} gone, removed or expired: {', '.join(each[: ids.SHORT] for each in gone)}; this goes further"]
+    return [f"{what} gone ({_GONE}): {', '.join(each[: ids.SHORT] for each in gone)}; this goes further"]
 
 
-def _trimmed(store: Checkpoints, side: list[str]) -> list[str]:
+def _trimmed(store: Checkpoints, stack: Stack, side: list[str]) -> list[str]:
     """Returns the steps of a side: where they are many, without those whose checkpoints are gone."""
-    return side if len(side) <= _MANY else [each for each in side if _is_there(store, each)]
+    return side if len(side) <= _MANY else [each for each in side if _is_there(store, stack, each)]
 
 
-def _is_there(store: Checkpoints, checkpoint: str) -> bool:
-    return store.refs.read(layout.CHECKPOINTS + checkpoint) is not None
+def _is_there(store: Checkpoints, stack: Stack, checkpoint: str) -> bool:
+    """Tells whether a checkpoint of the stack is there, with the document that it was recorded with."""
+    oid = stack.oids.get(checkpoint)
+    return oid is not None and store.refs.read(layout.CHECKPOINTS + checkpoint) == oid
+
+
+def _oid_of(store: Checkpoints, checkpoint: str) -> str:
+    """Returns the oid of a document that was recorded just now."""
+    noted = Roster.read(store.repository, [checkpoint]).oid(checkpoint)
+    return noted or store.refs.read(layout.CHECKPOINTS + checkpoint) or ""
 
 
 def _is_half_done(store: Checkpoints, made: Checkpoint, good: str) -> bool:
     """Tells whether a worktree has nothing but what a step that was cut off found there, and what it was to bring."""
     try:
         before = store.read(good)
-        after = store.read(str(before.state.get("before")))
+        after = store.read_own(str(before.state.get("before")))
         sides = [_trees(store, before), _trees(store, after)]
     except (NotFoundError, InvalidCheckpoint, WorktreeError):
         return False  # nobody can tell: then it counts as a state that was there
@@ -305,7 +300,7 @@ def _read(repository: Repository) -> Stack | None:
     try:
         with open(_path(repository), encoding="utf-8", opener=premises.create) as file:
             said = json.load(file)
-        undo, redo, here, is_open = (said[key] for key in ("undo", "redo", "here", "open"))
+        undo, redo, here, is_open, oids = (said[key] for key in ("undo", "redo", "here", "open", "oids"))
     except OSError as error:
         if error.errno in (ENOENT, EISDIR, ELOOP):  # none of ours
             return None
@@ -314,12 +309,16 @@ def _read(repository: Repository) -> Stack | None:
         return None
     if not (isinstance(undo, list) and isinstance(redo, list) and all(ids.is_id(each) for each in [*undo, *redo])):
         return None
-    return Stack(undo, redo, *(each if isinstance(each, str) and ids.is_id(each) else None for each in (here, is_open)))
+    known = {name: oid for name, oid in oids.items() if isinstance(oid, str)} if isinstance(oids, dict) else {}
+    here, is_open = (each if isinstance(each, str) and ids.is_id(each) else None for each in (here, is_open))
+    return Stack(undo, redo, here, is_open, known)
 
 
 def _write(repository: Repository, stack: Stack) -> None:
     path = _path(repository)
-    said = {"undo": stack.undo, "redo": stack.redo, "here": stack.here, "open": stack.open}
+    named = {*stack.undo, *stack.redo, stack.here, stack.open}
+    oids = {name: oid for name, oid in stack.oids.items() if name in named}
+    said = {"undo": stack.undo, "redo": stack.redo, "here": stack.here, "open": stack.open, "oids": oids}
     try:
         atomic.write_own(path, json.dumps(said).encode(), flushed=True)
     except OSError as error:

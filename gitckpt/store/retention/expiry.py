@@ -19,6 +19,7 @@ from gitckpt.store.records.removal.carried import Carried
 from gitckpt.store.retention import runs as run_expiry
 from gitckpt.store.retention import sweep, thinning, worktree
 from gitckpt.store.retention.runs import Fate
+from gitckpt.store.roster import Roster
 from gitckpt.store.submodules import keeper
 
 TYPE_CHECKING = False
@@ -85,7 +86,9 @@ def expire(
         run_expiry.forget_leases(store)
         keys.forget_orphans(store.refs, store.objects, store.index.runs)
         chains.forget_others(store.repository, store.index.runs)
-        roster.forget_others(store.repository, lambda some: {entry.id for entry in store.list(Query(ids=list(some), in_run=False))})
+        with layout.turn(store.repository) as is_alone:
+            if is_alone:  # a record in progress has its line before its refs
+                roster.forget_others(store.repository, store.index.oids)
         with contextlib.suppress(BusyError):  # the next one does it
             store.remover().settle(all_walked=all_walked)
         keeper.sweep(store)
@@ -168,7 +171,7 @@ def _due(store: Checkpoints, rules: Policy, now: int) -> tuple[list[Entry], Newe
     Among the newest only those take places that were written here, where that is known: what was fetched, with dates years ahead, would
     let all of ours go. While there are too few of ours for all places, they stay, and the newest of all do as well.
     """
-    own = links.written_here(store.repository)
+    own = Roster.read(store.repository).ids_as_written(store.index.oids())
     if rules.everything:
         entries = list(store.list(Query(in_run=False)))
         others = [entry for entry in entries if entry.trigger not in (SAFETY, SUBMODULE)]

@@ -15,8 +15,8 @@ from gitckpt.model import policy
 from gitckpt.model.checkpoint import HOOK_TRIGGERS
 from gitckpt.model.errors import CkptError
 from gitckpt.model.format import budget
-from gitckpt.store import links
 from gitckpt.store.retention import runs
+from gitckpt.store.roster import Roster
 from gitckpt.store.worktrees import ownership
 
 TYPE_CHECKING = False
@@ -42,8 +42,8 @@ def decide(
         newest: which stay as they are among the newest.
     """
     now = store.clock()
-    mine = links.written_here(store.repository)
-    spans = policy.spans([each for each in staying if each.id in mine], rules, newest, now=now)
+    mine = Roster.read(store.repository)
+    spans = policy.spans([each for each in staying if mine.is_ours(entries[each.id])], rules, newest, now=now)
     if not spans:
         return {}
     used = runs.named(store) | ownership.checkpoints(store.repository)

@@ -4,20 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from gitckpt.model import runstate
+from gitckpt.git.worktree import administration
+from gitckpt.model import ids, runstate
 from gitckpt.model.checkpoint import HOOK_TRIGGERS, RESCUE, SAFETY, STEP
 from gitckpt.model.errors import InvalidCheckpoint, NotFoundError
 from gitckpt.model.phase import NOT_PHASES, split
-from gitckpt.store import chains, links
+from gitckpt.store import roster
 from gitckpt.store.records import layout
 from gitckpt.store.records.entry import Query
-from gitckpt.store.runs import summary
+from gitckpt.store.roster import Roster
+from gitckpt.store.runs import summary, trust
+from gitckpt.store.worktrees import ownership
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from gitckpt.model.checkpoint import Checkpoint
     from gitckpt.store.checkpoints import Checkpoints
     from gitckpt.store.records.entry import Entry
+    from gitckpt.store.runs.summary import RunInfo
 
 
 _FIRST = 100
@@ -27,9 +31,9 @@ _FIRST = 100
 def latest_resumable(store: Checkpoints) -> Checkpoint | None:
     """Returns the checkpoint to go on with; None where there is none.
 
-    It is the newest one of the newest run that is neither complete nor driven by anybody; or, where that is newer, the newest of a phase
-    that was recorded outside of runs, as a script does with `git ckpt save --phase research-failed`: its `run` is None, and there is its
-    state to go on with. A script says with `--phase run-complete` that there is nothing left to do.
+    It is the newest one of the newest run that `unfinished` returns; or, where that is newer, the newest of a phase that was recorded in
+    this worktree outside of runs, as a script does with `git ckpt save --phase research-failed`: its `run` is None, and there is its state
+    to go on with. A script says with `--phase run-complete` that there is nothing left to do.
 
     Within a run the sequence decides, otherwise the time. What cannot be read is passed over, and so is what others wrote, and was
     fetched.
@@ -39,24 +43,62 @@ def latest_resumable(store: Checkpoints) -> Checkpoint | None:
     return max(found, key=lambda each: each.time, default=None)
 
 
-def _of_runs(store: Checkpoints) -> Checkpoint | None:
-    for run in summary.summaries(store):
-        if run.status in (runstate.COMPLETE, *runstate.DRIVEN):
+def unfinished(store: Checkpoints) -> list[RunInfo]:
+    """Returns the runs that somebody here could go on with, the one with the newest checkpoint first.
+
+    Each was started in this worktree, or has it, and is neither complete nor driven by anybody.
+    """
+    over = (runstate.COMPLETE, *runstate.DRIVEN)
+    return [run for run in summary.summaries(store) if run.status not in over and is_from_here(store, run.id)]
+
+
+def is_from_here(store: Checkpoints, run: str) -> bool:
+    """Tells whether a run was started, imported or adopted in this worktree; in the worktree of a run, whether it is that one."""
+    owner = ownership.owner(store.repository)
+    if owner is not None and owner.run is not None:
+        return owner.run == run
+    names = [entry.id for entry in store.list(Query(run=run))]
+    known, here = Roster.read(store.repository, names), roster.place_of(store.repository)
+    return any(known.place(name) == here for name in names)
+
+
+def made_elsewhere(store: Checkpoints, names: Iterable[str]) -> dict[str, str]:
+    """Returns where checkpoints and runs were made that are of other worktrees of this repository: the place in words, by id.
+
+    Args:
+        names: ids of checkpoints and of runs.
+    """
+    tops = {roster.place_in(git_dir): path for git_dir, path in administration.registered(store.repository)}
+    tops[roster.MAIN] = administration.main_worktree(store.repository) or store.repository.common_dir
+    found = {}
+    for name in names:
+        is_run = ids.is_run_id(name)
+        entries = store.list(Query(run=name) if is_run else Query(ids=[name]))
+        known = Roster.read(store.repository, [entry.id for entry in entries])
+        places = [place for entry in entries if known.has(entry.id, entry.oid) and (place := known.place(entry.id)) is not None]
+        runs = {entry.run for entry in entries if entry.run is not None}
+        if not places or roster.place_of(store.repository) in places or any(is_from_here(store, run) for run in runs):
             continue
-        ours = (entry for entry in store.list(Query(run=run.id)) if chains.knows(store.repository, run.id, entry.oid))
-        found = _first_whole(store, ours)
+        place = places[-1]  # of a run where it began
+        found[name] = f"the worktree {tops[place]}" if place in tops else f"a worktree {place.partition(':')[0]} that is gone"
+    return found
+
+
+def _of_runs(store: Checkpoints) -> Checkpoint | None:
+    for run in unfinished(store):
+        found = _first_whole(store, trust.written_here(store, Query(run=run.id)))
         if found is not None:
             return found
     return None
 
 
 def _outside(store: Checkpoints) -> Checkpoint | None:
+    here = roster.place_of(store.repository)
     for limit in (_FIRST, None):
         entries = store.list(Query(in_run=False, limit=limit))
-        ours = links.written_here(store.repository)
-        told = [
-            entry for entry in entries if entry.trigger not in (*HOOK_TRIGGERS, SAFETY, RESCUE, STEP) and (entry.id in ours or not ours)
-        ]
+        known = Roster.read(store.repository, [entry.id for entry in entries])
+        ours = [entry for entry in entries if known.is_ours(entry) and known.was_captured_in(entry.id, here)]
+        told = [entry for entry in ours if entry.trigger not in (*HOOK_TRIGGERS, SAFETY, RESCUE, STEP)]
         done = next((at for at, entry in enumerate(told) if entry.phase == layout.RUN_COMPLETE), None)
         phases = [entry for entry in told[:done] if split(entry.phase)[0] not in NOT_PHASES]
         found = _first_whole(store, phases)

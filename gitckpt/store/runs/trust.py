@@ -15,9 +15,10 @@ from gitckpt.git.process import GitError
 from gitckpt.model import ids
 from gitckpt.model.errors import CkptError, UsageError, WorktreeError
 from gitckpt.model.readers import codec, statediff
-from gitckpt.store import chains, links
+from gitckpt.store import chains, roster
 from gitckpt.store.records import layout
 from gitckpt.store.records.entry import Query
+from gitckpt.store.roster import Roster
 from gitckpt.store.runs.run_files import ENTRY, INPUT
 from gitckpt.store.secrets import copies as stored
 from gitckpt.store.snapshot import comparison, manifest
@@ -55,14 +56,14 @@ class Untrusted(UsageError):
 def is_ours(store: Checkpoints, checkpoint: Checkpoint) -> bool:
     """Tells whether a checkpoint was written here, or somebody here has adopted it.
 
-    Outside of runs nobody keeps that: there, what brings nothing along that drives a run is as good as ours.
+    Outside of runs, a checkpoint counts as ours that brings nothing along that drives a run, unless a fetch has replaced its document.
 
     Args:
         checkpoint: as it was read just now, from its own ref or the head of its run.
     """
     run = checkpoint.run
     if run is None:
-        return checkpoint.pipeline is None
+        return checkpoint.pipeline is None and not store.is_replaced(checkpoint.id)
     oids = {store.refs.read(layout.CHECKPOINTS + checkpoint.id)}
     if store.refs.read(layout.RUNS + run) is not None:
         oid, newest = store.heads.head(run)
@@ -107,10 +108,15 @@ def adopt(store: Checkpoints, run: str, head: str | None = None, *, by: str | No
     """
     if by is None:
         _note_theirs(store, run, head)  # before anything is adopted: then nobody can tell any more
-    oids = [*(entry.oid for entry in reversed(store.list(Query(run=run)))), *([head] if head is not None else [])]
+    entries = store.list(Query(run=run))
+    oids = [*(entry.oid for entry in reversed(entries)), *([head] if head is not None else [])]
     files, above = chains.note(store.repository, by or run, oids)
     if not files:
         raise CkptError(f"it cannot be noted that run {run} is adopted", hint="see why: git ckpt doctor")
+    if by is None:
+        known = Roster.read(store.repository, [entry.id for entry in entries])
+        new = [(entry.id, entry.oid) for entry in reversed(entries) if not known.has(entry.id, entry.oid)]
+        roster.note(store.repository, new, is_apart=True)
     disk.flush(files, above)
 
 
@@ -120,8 +126,9 @@ def _note_theirs(store: Checkpoints, run: str, head: str | None) -> None:
     if ours is None or ours.oid == head:
         return
     # A commit or a save in the worktree after a fetch is not in the chain, nor is what a full disk has left out of it: the files are here.
-    here = links.written_here(store.repository)
-    theirs = [entry.id for entry in store.list(Query(run=run)) if not (entry.id in here or chains.knows(store.repository, run, entry.oid))]
+    entries = store.list(Query(run=run))
+    here = Roster.read(store.repository, [entry.id for entry in entries])
+    theirs = [entry.id for entry in entries if not (here.has(entry.id, entry.oid) or here.is_ours(entry))]
     if theirs:
         ownership.note_behind(store.repository, run, ours.id, theirs[0])
 
@@ -129,6 +136,9 @@ def _note_theirs(store: Checkpoints, run: str, head: str | None) -> None:
 def refusal(store: Checkpoints, checkpoint: Checkpoint, account: Sequence[str]) -> Untrusted:
     """Returns the error that something is not gone on from, with what decides."""
     short, run = checkpoint.id[: ids.SHORT], checkpoint.run
+    if run is None and checkpoint.pipeline is None:
+        error = roster.replaced(checkpoint.id, "; if you trust what came: --trust")
+        return Untrusted(error.message, account, hint=str(error.hint))
     if run is None:
         return Untrusted(
             f"checkpoint {short} says what drives a run, and is of none: it was not written in this repository",
@@ -146,10 +156,11 @@ def refusal(store: Checkpoints, checkpoint: Checkpoint, account: Sequence[str]) 
         return Untrusted(
             f"run {run} was not written in this repository", account, hint=f"if you trust it as it stands: git ckpt resume {run} --trust"
         )
+    way = roster.replaced(checkpoint.id).hint if store.is_replaced(checkpoint.id) else f"to go on without it: git ckpt remove {short}"
     return Untrusted(
         f"checkpoint {short} of run {run} was not written in this repository; the newest that was is {ours.id[: ids.SHORT]}",
         account,
-        hint=f"to go on without it: git ckpt remove {short}; if you trust it: git ckpt resume {run} --trust",
+        hint=f"{way}; if you trust it: git ckpt resume {run} --trust",
     )
 
 

@@ -20,9 +20,10 @@ from gitckpt.model.names import quoted, shell_word
 from gitckpt.model.readers import codec
 from gitckpt.model.readers.fence import fenced
 from gitckpt.model.values import replace
-from gitckpt.store import log
+from gitckpt.store import log, roster
 from gitckpt.store.records import layout
 from gitckpt.store.records.entry import Query
+from gitckpt.store.roster import Roster
 from gitckpt.store.snapshot import assurance, manifest
 
 TYPE_CHECKING = False
@@ -176,8 +177,10 @@ def _checkpoint_of(inner: AnyCheckpoints, path: str, limits: Limits) -> Checkpoi
 
 def _known(inner: AnyCheckpoints, head: tuple[str, str | None], worktree: Worktree) -> Checkpoint | None:
     """Returns the checkpoint of a submodule at a commit and a branch, with these files; None where there is none."""
-    for entry in inner.list(Query(git_sha=head[0])):
-        if entry.trigger == SUBMODULE and (entry.branch, entry.tree) == (head[1], worktree.tree):
+    alike = [entry for entry in inner.list(Query(git_sha=head[0])) if (entry.branch, entry.tree) == (head[1], worktree.tree)]
+    known_here = Roster.read(inner.repository, [entry.id for entry in alike])
+    for entry in alike:
+        if entry.trigger == SUBMODULE and known_here.is_ours(entry):
             known = inner.read(entry.id)
             if known.worktree == worktree:
                 return known
@@ -227,6 +230,8 @@ def problem(repository: Repository, path: bytes, checkpoint_id: str) -> str | No
         return f"no repository of it has the checkpoint {checkpoint_id}"
     try:
         found = next(there.cat_file.contents([ref], budget.DOCUMENT.size))
+        if found is not None and Roster.read(there, [checkpoint_id]).is_replaced(checkpoint_id, found[0]):
+            return roster.replaced(checkpoint_id).message
         checkpoint = codec.decode_header(layout.document(found and found[1:], ref, "of the document"), ref)
         needed = [checkpoint.git_sha, checkpoint.tree, checkpoint.worktree.operation_commit if checkpoint.worktree else None]
         gone = [oid for oid in needed if oid and there.cat_file.info(oid) is None]
@@ -307,6 +312,7 @@ def bring(store: AnyCheckpoints, source: Repository, to: Repository) -> None:
     kept = [ref for ref in _refs(source, layout.KEEP) if not modules.has(to, ref)]  # else it keeps the same commit
     modules.fetch(to, source, [*kept, *(space + each for each in ids for space in layout.HOLDERS if space + each in there)])
     modules.fetch(to, source, [layout.CHECKPOINTS + each for each in ids])
+    roster.copy(source, to, ids)
     with contextlib.closing(store.seen_from(to, "plumbing")) as inner:
         inner.link(inner.list(Query(ids=ids)))
 

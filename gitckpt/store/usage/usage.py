@@ -11,6 +11,7 @@ from gitckpt.git.worktree import administration
 from gitckpt.model.errors import InvalidCheckpoint
 from gitckpt.model.values import dataclass
 from gitckpt.store.records import index, layout
+from gitckpt.store.records.owner import Owner
 from gitckpt.store.retention import sweep, worktree
 from gitckpt.store.runs import run_files
 from gitckpt.store.usage import holdings
@@ -186,14 +187,14 @@ def _refs(repository: Repository, refs: Mapping[str, str]) -> Amount:
     return Amount(len(refs), size + packed.size_of(repository, refs))
 
 
-def _worktrees(repository: Repository, root: str) -> list[tuple[str, str | None, ownership.Owner | None]]:
+def _worktrees(repository: Repository, root: str) -> list[tuple[str, str | None, Owner | None]]:
     """Returns path, administrative directory and owner of each worktree that gitckpt made; of one that git has forgotten, the path alone.
 
     Args:
         repository: seen from any of its worktrees.
         root: where worktrees are made; "" where there is no such place.
     """
-    found: list[tuple[str, str | None, ownership.Owner | None]] = []
+    found: list[tuple[str, str | None, Owner | None]] = []
     known = set()
     for git_dir, path in administration.registered(repository):
         known.add(os.path.realpath(path))
@@ -216,7 +217,7 @@ def _was_ours(repository: Repository, path: str) -> bool:
     return git_dir is not None and administration.is_ours(repository, git_dir)
 
 
-def _measured(measure: Measure, path: str, git_dir: str | None, owner: ownership.Owner | None) -> WorktreeUse:
+def _measured(measure: Measure, path: str, git_dir: str | None, owner: Owner | None) -> WorktreeUse:
     real = os.path.realpath(path) if git_dir is not None else path
     files, size = measure.of(real)
     kept = measure.of(git_dir)[1] if git_dir is not None else 0

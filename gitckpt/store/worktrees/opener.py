@@ -19,11 +19,11 @@ from gitckpt.model.checkpoint import Checkpoint
 from gitckpt.model.errors import WorktreeError
 from gitckpt.model.names import first_of, shell_word
 from gitckpt.model.values import dataclass
+from gitckpt.store.records.owner import Owner
 from gitckpt.store.snapshot import comparison, index_state, manifest
 from gitckpt.store.snapshot.limits import Limits
 from gitckpt.store.snapshot.manifest import Contents
 from gitckpt.store.worktrees import checkout, ownership, scaffold, submodules
-from gitckpt.store.worktrees.ownership import Owner
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

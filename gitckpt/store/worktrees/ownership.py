@@ -14,8 +14,9 @@ from gitckpt.git.worktree.administration import content, elsewhere, lock_reason,
 from gitckpt.model import ids
 from gitckpt.model.errors import WorktreeError
 from gitckpt.model.names import shell_word
-from gitckpt.model.values import dataclass
 from gitckpt.store.records import layout
+from gitckpt.store.records import owner as owners
+from gitckpt.store.records.owner import Owner
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -25,32 +26,12 @@ LOCK_REASON = "gitckpt"
 """Begins the reason for which our worktrees are locked, before the id of a run or a checkpoint: `git worktree prune` shall leave them."""
 
 
-@dataclass(frozen=True, slots=True)
-class Owner:
-    """What a worktree was made for, as kept in its administrative directory."""
-
-    checkpoint: str
-    run: str | None
+owner_in = owners.owner_in
 
 
 def owner(repository: Repository) -> Owner | None:
     """Returns what the worktree that `repository` is seen from was made for; None where gitckpt did not make it."""
     return owner_in(repository.git_dir)
-
-
-def owner_in(git_dir: str) -> Owner | None:
-    """Returns what an administrative directory says that its worktree was made for; None where it does not."""
-    path = os.path.join(git_dir, layout.RUN_FILE)
-    if not os.path.exists(path):
-        return None
-    import json
-
-    try:
-        with open(path, encoding="utf-8") as file:
-            said = json.load(file)
-        return Owner(said["checkpoint"], said.get("run"))
-    except (FileNotFoundError, ValueError, KeyError, TypeError):
-        return None
 
 
 def made_from(repository: Repository, checkpoint_ids: Collection[str]) -> list[tuple[str, str]]:

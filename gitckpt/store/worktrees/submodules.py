@@ -16,6 +16,7 @@ from gitckpt.model import ids
 from gitckpt.model.checkpoint import SAFETY
 from gitckpt.model.errors import CkptError, WorktreeError
 from gitckpt.model.names import first_of, shell_word
+from gitckpt.store import roster
 from gitckpt.store.checkpoints import Checkpoints
 from gitckpt.store.records import layout
 from gitckpt.store.snapshot import comparison, manifest
@@ -124,7 +125,7 @@ def _make(store: Checkpoints, around: Repository, made: Repository, one: Submodu
         if there is None:
             raise WorktreeError("something is in its place")
         with contextlib.closing(store.seen_from(there, "plumbing")) as inner:
-            captured = inner.read(one.checkpoint)
+            captured = inner.read_own(one.checkpoint)
             if not os.path.lexists(os.path.join(there.git_dir, "index")):
                 _fill(inner, captured, limits)
             return make(store, kept, there, captured, limits, above=os.path.join(above, path))
@@ -136,6 +137,7 @@ def _copied(around: Repository, kept: Repository, made: Repository, one: Submodu
     own = [space + one.checkpoint for space in (layout.CHECKPOINTS, *layout.HOLDERS)]
     refs = [*(each for each in own if modules.has(kept, each)), f"{layout.KEEP}*"]
     with contextlib.closing(modules.copied(around, kept, made, path, refs)) as copy:
+        roster.copy(kept, copy, [one.checkpoint])
         return modules.attach(copy, modules.place(made, path) or "")
 
 

@@ -11,7 +11,7 @@ from gitckpt.model.errors import NotFoundError, UsageError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Collection, Mapping, Sequence
     from typing import Annotated, Any
 
     import typer
@@ -64,26 +64,30 @@ def list_(
         entries = found[:limit]
         problems = store.problems()
         changed = store.changed_files(entries)
+        replaced = store.replaced(entries)
         now = times.now()
     if as_json:
         report = {
-            "checkpoints": [_as_json(entry, changed) for entry in entries],
+            "checkpoints": [_as_json(entry, changed, replaced) for entry in entries],
             "more": len(found) > len(entries),
             "problems": [{"ref": problem.ref, "problem": problem.sentence} for problem in problems],
         }
         terminal.out_json(report)
     else:
-        _print(entries, changed, now)
+        _print(entries, changed, replaced, now)
         if not entries and limit != 0:
             _explain_nothing(store, filtered=any(each is not None for each in (run, commit, phase, status, since)))
         elif len(found) > len(entries) and number is None:
             terminal.remark(f"these are the newest {_NEWEST}; all of them: git ckpt list --all")
+    if replaced:
+        shown = ", ".join(name[: ids.SHORT] for name in replaced)
+        terminal.warn(f"not what was written here, a fetch has replaced it: {shown}; to put it back: git ckpt verify --repair")
     if problems:
         more = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
         terminal.warn(f"not a valid checkpoint: {problems[0].sentence}{more}; see: git ckpt doctor")
 
 
-def _print(entries: Sequence[Entry], changed: Mapping[str, int], now: int) -> None:
+def _print(entries: Sequence[Entry], changed: Mapping[str, int], replaced: Collection[str], now: int) -> None:
     if not terminal.is_terminal():
         for entry in entries:
             cells = (entry.id, entry.timestamp, entry.run, entry.phase, entry.git_sha, entry.branch, _files(entry, changed), entry.message)
@@ -98,7 +102,7 @@ def _print(entries: Sequence[Entry], changed: Mapping[str, int], now: int) -> No
                 entry.id[: ids.SHORT],
                 times.age_text(max(now - entry.time, 0)),
                 entry.run or "",
-                entry.phase,
+                f"{entry.phase} (replaced)" if entry.id in replaced else entry.phase,
                 entry.git_sha[: ids.SHORT],
                 entry.branch or "",
                 _files(entry, changed),
@@ -125,7 +129,7 @@ def _files(entry: Entry, changed: Mapping[str, int]) -> str:
     return f"{text} {entry.operation}".strip() if entry.operation else text
 
 
-def _as_json(entry: Entry, changed: Mapping[str, int]) -> dict[str, Any]:
+def _as_json(entry: Entry, changed: Mapping[str, int], replaced: Collection[str]) -> dict[str, Any]:
     return {
         "id": entry.id,
         "run": entry.run,
@@ -138,5 +142,6 @@ def _as_json(entry: Entry, changed: Mapping[str, int]) -> dict[str, Any]:
         "trigger": entry.trigger,
         "message": entry.message,
         "agent": entry.agent,
+        "replaced": entry.id in replaced,
         "files": {"captured": entry.examined, "changed": changed.get(entry.id), "operation": entry.operation, "tree": entry.tree},
     }

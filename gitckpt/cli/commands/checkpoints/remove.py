@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from gitckpt.cli.opening import open_store
 from gitckpt.cli.screen import terminal
-from gitckpt.model.errors import CkptError, NotFoundError
-from gitckpt.model.ids import SHORT
+from gitckpt.model.errors import CkptError, NotFoundError, UsageError
+from gitckpt.model.ids import SHORT, is_run_id
 from gitckpt.model.names import shell_word
 from gitckpt.store.records.entry import Query
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Sequence
     from typing import Annotated
 
     import typer
@@ -21,13 +21,17 @@ if TYPE_CHECKING:
 
 def remove(
     ids: Annotated[list[str], typer.Argument(metavar="ID…", help="Checkpoints: ids, prefixes, revs or latest. Or runs: ids, prefixes.")],
+    force: Annotated[bool, typer.Option("--force", help="Remove also what another worktree made, without asking.")] = False,
 ) -> None:
     """Remove checkpoints by name, in the middle of a run too; or runs as a whole. Their objects are git's to collect.
 
     A run goes with its worktree, and stays where that holds what no checkpoint does, or somebody drives it.
+    What another worktree made, or a run that was started there, goes only after a question, or with --force.
     """
     with open_store() as store:
         runs, found = _meant(store, ids)
+        if not force:
+            _require_consent(store, [*runs, *found])
         of_runs = {entry.id for run in runs for entry in store.list(Query(run=run))}
         stay: list[CkptError] = []
         try:
@@ -50,6 +54,27 @@ def remove(
             terminal.fail(each)
         if stay:
             raise stay[-1]
+
+
+def _require_consent(store: Store, names: Sequence[str]) -> None:
+    """Asks the person at the terminal whether what other worktrees made may go.
+
+    Raises:
+        UsageError: nobody can be asked, or the answer is no; nothing was removed.
+    """
+    elsewhere = store.made_elsewhere(names)
+    if not elsewhere:
+        return
+    lines = [f"{'run' if is_run_id(name) else 'checkpoint'} {_short(name)} was made in {place}" for name, place in elsewhere.items()]
+    if terminal.may_ask() and (terminal.ask("Remove it? [y/N] ", told=lines) or "").lower() in ("y", "yes"):
+        return
+    more = f" (and {len(lines) - 1} more of other worktrees)" if len(lines) > 1 else ""
+    command = f"git ckpt remove --force {' '.join(_short(name) for name in names)}"
+    raise UsageError(f"{lines[0]}{more}; nothing was removed", hint=f"to remove it all the same: {command}")
+
+
+def _short(name: str) -> str:
+    return name if is_run_id(name) else name[:SHORT]
 
 
 def tell_what_stays(store: Store, removed: Collection[str]) -> None:

@@ -7,7 +7,7 @@ import os
 from gitckpt.cli.opening import open_store
 from gitckpt.cli.screen import terminal
 from gitckpt.model import ids, times
-from gitckpt.model.errors import UsageError
+from gitckpt.model.errors import AmbiguousError, CkptError, UsageError
 from gitckpt.model.names import shell_word
 from gitckpt.model.runstate import COMPLETE, DRIVEN, rewinding_to
 from gitckpt.model.values import replace
@@ -26,7 +26,8 @@ if TYPE_CHECKING:
 
 def resume(
     id_: Annotated[
-        str | None, typer.Argument(metavar="[ID]", help="Checkpoint, run, rev, or latest; by default the newest run that can go on.")
+        str | None,
+        typer.Argument(metavar="[ID]", help="Checkpoint, run, rev, or latest; by default the unfinished run started in this worktree."),
     ] = None,
     no_run: Annotated[bool, typer.Option("--no-run", help="Only open the worktree.")] = False,
     into: Annotated[str | None, typer.Option("--into", metavar="DIR", help="Make the worktree in DIR.")] = None,
@@ -72,7 +73,7 @@ def resume(
     if timeout is not None:
         how["timeout"] = times.parse_age(timeout)
     with open_store() as store:
-        checkpoint = store.read(store.find(id_)) if id_ is not None else _newest(store)
+        checkpoint = store.read(store.find(id_)) if id_ is not None else _meant(store)
         _require_sense(checkpoint, fork=fork, rewind=rewind, again=from_ is not None, no_run=no_run)
         if checkpoint.run is not None and (id_ is None or checkpoint.run.startswith(id_)):
             checkpoint = store.newest(checkpoint.run)  # a hook of a driver that was killed may still have been at work
@@ -112,20 +113,79 @@ def _inputs(words: list[str]) -> dict[str, str]:
     return driver.inputs(words)
 
 
-def _newest(store: Store) -> Checkpoint:
-    """Returns the newest checkpoint of the newest run of ours of a pipeline that can go on; where there is none, of all."""
-    from gitckpt.store.records import finder
-    from gitckpt.store.runs import summary
+def _meant(store: Store) -> Checkpoint:
+    """Returns what `resume` without an id goes on with, and says what that starts.
 
+    It is the newest checkpoint of the unfinished run that was started in this worktree, or that has this worktree: of one that a pipeline
+    drives, or else of one that a program or a person does. Where there is none, it is the newest checkpoint of this worktree.
+
+    Raises:
+        AmbiguousError: several runs could be meant, and nobody can be asked; or those that could are of other worktrees.
+        CkptError: the person at the terminal says no.
+    """
+    from gitckpt.store.records import finder
+    from gitckpt.store.runs.summary import RESUMABLE
+
+    here = [run for run in store.unfinished_runs() if store.is_ours(run.newest)]
+    newest = [store.newest(run.id) for run in here]
+    driven = [each for each, run in zip(newest, here, strict=True) if _is_driven(each) and run.status in RESUMABLE]
+    found = driven or [each for each in newest if not _is_driven(each)]
+    if not found:
+        _require_no_others(store)
+        return store.read(store.find(finder.LATEST))
+    if len(found) > 1:
+        return _chosen(store, found)
+    (one,) = found
+    line, agents = _account(store, one)
+    terminal.remark(f"resuming {line}")
+    if agents and terminal.may_ask() and (terminal.ask("Go on? [y/N] ") or "").lower() not in ("y", "yes"):
+        raise CkptError(f"run {one.run} was not resumed", hint=f"to resume it: git ckpt resume {one.run}")
+    return one
+
+
+def _is_driven(checkpoint: Checkpoint) -> bool:
+    """Tells whether a pipeline drives a run."""
+    return checkpoint.pipeline is not None and checkpoint.pipeline.name is not None
+
+
+def _account(store: Store, newest: Checkpoint) -> tuple[str, list[str]]:
+    """Returns in one line what resuming a run starts, and the agents that it calls."""
+    from gitckpt.durable.driver.pipelines import outlook
+
+    if not _is_driven(newest):
+        return f"{newest.run} ({newest.phase}): opens its worktree", []
+    step, agents = outlook(store, newest)
+    return f"{newest.run}" + (f" at {step}" if step else "") + (f" (calls {', '.join(agents)})" if agents else ""), agents
+
+
+def _chosen(store: Store, found: Sequence[Checkpoint]) -> Checkpoint:
+    """Returns the run that the person at the terminal chooses. Errors: as `_meant`."""
+    lines = [_account(store, each)[0] for each in found]
+    if not terminal.may_ask():
+        raise AmbiguousError(f"{len(found)} runs could be meant", lines, hint="name one: git ckpt resume RUN")
+    told = ["several runs could be meant:", *(f"  {number}  {line}" for number, line in enumerate(lines, 1))]
+    said = terminal.ask(f"Which one? [1-{len(found)}, or nothing for none] ", told=told) or ""
+    if not said.isascii() or not said.isdigit() or not 1 <= int(said) <= len(found):
+        raise CkptError("no run was resumed", hint="name one: git ckpt resume RUN")
+    return found[int(said) - 1]
+
+
+def _require_no_others(store: Store) -> None:
+    """Raises `AmbiguousError` where unfinished runs of pipelines were started in other worktrees alone."""
+    from gitckpt.store.runs.summary import RESUMABLE
+
+    others = []
     for run in store.runs():
-        if run.status in summary.RESUMABLE:
-            newest = store.newest(run.id)
-            if not store.is_ours(newest):
-                terminal.remark(f"passed over, as it was not written in this repository: {run.id}")
-                continue
-            if newest.pipeline is not None and newest.pipeline.name is not None:
-                return newest
-    return store.read(store.find(finder.LATEST))
+        if run.status not in RESUMABLE:
+            continue
+        newest = store.newest(run.id)
+        if not store.is_ours(newest):
+            terminal.remark(f"passed over, as it was not written in this repository: {run.id}")
+        elif _is_driven(newest):
+            others.append(_account(store, newest)[0])
+    if others:
+        what = "no unfinished run was started in this worktree; in others"
+        raise AmbiguousError(what, others, hint="name one: git ckpt resume RUN; for the newest checkpoint here: git ckpt resume latest")
 
 
 def _require_ours(store: Store, checkpoint: Checkpoint, *, trusted: bool, fork: bool) -> None:

@@ -60,7 +60,9 @@ def runs(
 
 
 def status(
-    run: Annotated[str | None, typer.Argument(metavar="[RUN]", help="By default the run whose worktree this is, or the newest.")] = None,
+    run: Annotated[
+        str | None, typer.Argument(metavar="[RUN]", help="By default the run whose worktree this is, or the newest started here.")
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
     watch: Annotated[bool, typer.Option("--watch", "-w", help="Show it again and again, until nobody drives the run.")] = False,
 ) -> None:
@@ -189,13 +191,17 @@ def _event_lines(history: History) -> list[str]:
 
 
 def _meant(store: Store, text: str | None) -> str:
-    """Returns the run that a person means: by default the one whose worktree this is, or else the newest of ours."""
+    """Returns the run that a person means.
+
+    By default it is the one whose worktree this is, else the newest that was started in this worktree, else the newest of ours.
+    """
     if text is not None:
         return store.find_run(text)
     if store.run is not None:
         return store.run
     runs = store.runs()
-    newest = next((each for each in runs if store.is_ours(each.newest)), None)
+    ours = [each for each in runs if store.is_ours(each.newest)]
+    newest = next((each for each in ours if not store.made_elsewhere([each.id])), ours[0] if ours else None)
     if newest is None and runs:
         raise NotFoundError("every run was written elsewhere, and fetched", hint="name one of those that are there: git ckpt runs")
     if newest is None:
