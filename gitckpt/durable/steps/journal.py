@@ -191,7 +191,7 @@ def _recorded(store: Checkpoints, where: ReportPlace, said: StepReport, checkpoi
         raise UsageError(f"{checkpoint_id!r:.60} is no UUID of version 4", hint="make one: uuidgen --random")
     if store.refs.read(layout.CHECKPOINTS + checkpoint_id) is None:
         return None
-    found = store.read(checkpoint_id)
+    found = store.read_own(checkpoint_id)
     steps = graph_of(store, found.state)
     label = f"{steps.step(said.step).name}-{record.LABELS[said.action]}"
     if found.trigger != STEP or found.phase != label or (found.run != where.run and not where.by_track):

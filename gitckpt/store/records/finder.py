@@ -70,6 +70,11 @@ def latest(repository: Repository, index: Index) -> Entry:
         found = next(_of_this_worktree(index.select(Query(limit=limit)), repository), None)
         if found is not None:
             return found
+    known = Roster.read(repository)
+    replaced = known.replaced(index.oids())
+    if any(known.was_captured_in(name, roster.place_of(repository)) for name in replaced):
+        hint = "put back what was written here: git ckpt verify --repair"
+        raise NotFoundError("a fetch has replaced the checkpoints of this worktree", hint=hint)
     if not index.select(Query(limit=1)):
         raise _none_yet()
     raise NotFoundError(

@@ -105,7 +105,7 @@ class Departures:
             return
         top = os.fsencode(there.worktree or "")
         with contextlib.closing(self._store.seen_from(there, "plumbing")) as inner:
-            checkpoint = inner.read(one.checkpoint)
+            checkpoint = inner.read_own(one.checkpoint)
             files = sorted(os.path.relpath(each, top) for each in self._files(inner, checkpoint))
             directories = _directories(top)
             _point_head(inner, str(was.get("head", "")), str(was.get("branch", "")))

@@ -46,6 +46,7 @@ if TYPE_CHECKING:
             self, phase: str, state: dict[str, Any], *, worktree: Worktree, trigger: str, base: str | None = None
         ) -> Checkpoint: ...
         def read(self, checkpoint_id: str) -> Checkpoint: ...  # noqa: D102
+        def read_own(self, checkpoint_id: str) -> Checkpoint: ...  # noqa: D102
         def list(self, query: Query | None = None) -> Sequence[Entry]: ...  # noqa: D102
         def problems(self) -> Sequence[Problem]: ...  # noqa: D102
         def remove(self, checkpoint_ids: Collection[str]) -> int: ...  # noqa: D102
@@ -116,7 +117,7 @@ def _differs(store: AnyCheckpoints, then: Submodule, now: Submodule) -> bool:
         return True
     with contextlib.closing(store.seen_from(there, "plumbing")) as inner:
         try:
-            before, after = inner.read(then.checkpoint), inner.read(now.checkpoint)
+            before, after = inner.read_own(then.checkpoint), inner.read_own(now.checkpoint)
             old, new = (manifest.contents_of(each, inner.repository, inner.objects) for each in (before, after))
         except CkptError:
             return True  # it is gone, or lacks something
