@@ -45,7 +45,8 @@ class Restoration(Upkeep):
             announce: is told, before the first file is replaced, what it means that the checkpoint is of another commit or branch than
                 HEAD, or in the middle of an operation, a sentence each; `apart` of the result says it afterwards. Not called where there
                 is nothing to say.
-            trust: whether a rebase in progress that was captured elsewhere may bring the commands that it runs when it goes on.
+            trust: whether a rebase in progress that was captured elsewhere may bring the commands that it runs when it goes on; and
+                whether a checkpoint whose document a fetch has replaced may be restored.
 
         Raises:
             NotFoundError: one of the paths is neither here nor in the checkpoint.

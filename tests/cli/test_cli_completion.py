@@ -85,10 +85,10 @@ def test_ids_and_runs_are_completed(ckpt: Ckpt, checkout: Checkout, command: str
     with Store.open(checkout.path) as store:
         made = store.record("a-complete", {}, start="work")
         other = store.record("b-complete", {})
-    ids = ["latest", made.run, other.id, made.id]
+    ids = ["latest", "latest:any", made.run, other.id, made.id]
     assert ckpt("complete", "--", command, "", at=checkout) == Outcome(0, "".join(f"{each}\n" for each in ids), "")
     assert ckpt("complete", "--", command, other.id[:9], at=checkout) == Outcome(0, f"{other.id}\n", "")
-    assert ckpt("complete", "--", command, "lat", at=checkout) == Outcome(0, "latest\n", "")
+    assert ckpt("complete", "--", command, "lat", at=checkout) == Outcome(0, "latest\nlatest:any\n", "")
     assert ckpt("-C", "/", "complete", "--", command, "", at=checkout) == Outcome(0, "", "")
 
 
@@ -114,7 +114,7 @@ def test_a_script_is_printed_and_its_shell_can_read_it(ckpt: Ckpt, shell: str, t
         (["git", "ckpt", "sh"], ["show"]),
         (["git", "-C", "/", "ckpt", "resu"], ["resume"]),
         (["git", "ckpt", "show", "--"], ["--json", "--raw", "--state", "--help"]),
-        (["git-ckpt", "show", "lat"], ["latest"]),
+        (["git-ckpt", "show", "lat"], ["latest", "latest:any"]),
         (["git", "ckpt", "completion", ""], ["bash", "zsh", "fish"]),
         (["git-ckpt", ""], COMMANDS),
         (["git", "ckpt", ""], COMMANDS),

@@ -403,7 +403,7 @@ class TestSteps:
             0,
             "change  README\n",
             (
-                "warning: the checkpoint of a step is gone, removed or expired: SHORT; this goes further\n"
+                "warning: the checkpoint of a step is gone (removed, expired, or replaced by a fetch): SHORT; this goes further\n"
                 "what was here is in checkpoint SHORT; to go forward again: git ckpt redo\n"
             ),
         )

@@ -339,7 +339,10 @@ class TestResume:
         assert told(stage.ckpt("resume"), stage) == (
             0,
             "STAMP-ci\n",
-            "[2/2] two (attempt 2)\n      two: complete after 0.0s\nrun STAMP-ci is complete\nits worktree: TOP/.ckpt/worktrees/STAMP-ci\n",
+            (
+                "resuming STAMP-ci at two: [ -e ok ]\n[2/2] two (attempt 2)\n      two: complete after 0.0s\n"
+                "run STAMP-ci is complete\nits worktree: TOP/.ckpt/worktrees/STAMP-ci\n"
+            ),
         )
 
     @pytest.mark.long
@@ -348,7 +351,7 @@ class TestResume:
         assert stage.ckpt("run", "ci").code == 4
         run = stage.run()
         refused = stage.ckpt("resume")
-        assert (refused.code, refused.err.splitlines()[0]) == (4, f"error: phase '2nd' of run {run} is blocked")
+        assert (refused.code, refused.err.splitlines()[1]) == (4, f"error: phase '2nd' of run {run} is blocked")
         assert stage.ckpt("resume", run, "--from", "2nd").code == 4
         (stage.worktree(run) / "ok").touch()
         assert stage.ckpt("resume", run, "--from", "2nd").code == 0

@@ -159,7 +159,9 @@ class TestGone:
         three.store.remove([gone])
         assert three.steps() == (["first"], [])
         done = three.store.undo()
-        assert done.remarks == [f"the checkpoint of a step is gone, removed or expired: {gone[:8]}; this goes further"]
+        assert done.remarks == [
+            f"the checkpoint of a step is gone (removed, expired, or replaced by a fetch): {gone[:8]}; this goes further"
+        ]
         assert three.file.read_text() == "first"
         assert three.redo() == "two"
         assert three.store.undo().remarks == []
@@ -169,7 +171,7 @@ class TestGone:
         with pytest.raises(NotFoundError) as caught:
             three.store.undo()
         assert (caught.value.message, caught.value.hint) == (
-            "the checkpoints of the steps further back are gone, removed or expired",
+            "the checkpoints of the steps further back are gone: removed, expired, or replaced by a fetch",
             "see what there is to go back to: git ckpt list",
         )
         assert three.steps() == ([], [])

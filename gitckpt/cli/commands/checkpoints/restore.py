@@ -28,7 +28,13 @@ def restore(
     id_and_paths: Annotated[
         list[str], typer.Argument(metavar="ID [-- PATH…]", help="Checkpoint, run, rev, or latest; then what to restrict it to.")
     ],
-    trust: Annotated[bool, typer.Option("--trust", help="Bring commands of a rebase that was captured elsewhere, too.")] = False,
+    trust: Annotated[
+        bool,
+        typer.Option(
+            "--trust",
+            help="Bring commands of a rebase that was captured elsewhere, too, and what a fetch has replaced.",
+        ),
+    ] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only print what would be done.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
 ) -> None:

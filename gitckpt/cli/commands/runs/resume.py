@@ -73,7 +73,7 @@ def resume(
     if timeout is not None:
         how["timeout"] = times.parse_age(timeout)
     with open_store() as store:
-        checkpoint = store.read(store.find(id_)) if id_ is not None else _meant(store)
+        checkpoint = store.read(store.find(id_)) if id_ is not None else _meant(store, no_run=no_run)
         _require_sense(checkpoint, fork=fork, rewind=rewind, again=from_ is not None, no_run=no_run)
         if checkpoint.run is not None and (id_ is None or checkpoint.run.startswith(id_)):
             checkpoint = store.newest(checkpoint.run)  # a hook of a driver that was killed may still have been at work
@@ -113,37 +113,41 @@ def _inputs(words: list[str]) -> dict[str, str]:
     return driver.inputs(words)
 
 
-def _meant(store: Store) -> Checkpoint:
+def _meant(store: Store, *, no_run: bool) -> Checkpoint:
     """Returns what `resume` without an id goes on with, and says what that starts.
 
     It is the newest checkpoint of the unfinished run that was started in this worktree, or that has this worktree: of one that a pipeline
     drives, or else of one that a program or a person does. Where there is none, it is the newest checkpoint of this worktree.
 
+    Args:
+        no_run: whether only its worktree is opened, so that nothing starts.
+
     Raises:
         AmbiguousError: several runs could be meant, and nobody can be asked; or those that could are of other worktrees.
         CkptError: the person at the terminal says no.
     """
-    from gitckpt.store.records import finder
     from gitckpt.store.runs.summary import RESUMABLE
 
     here = [run for run in store.unfinished_runs() if store.is_ours(run.newest)]
     newest = [store.newest(run.id) for run in here]
-    driven = [each for each, run in zip(newest, here, strict=True) if _is_driven(each) and run.status in RESUMABLE]
-    found = driven or [each for each in newest if not _is_driven(each)]
+    of_pipelines = [each for each, run in zip(newest, here, strict=True) if _has_pipeline(each) and run.status in RESUMABLE]
+    found = of_pipelines or [each for each in newest if not _has_pipeline(each)]
     if not found:
-        _require_no_others(store)
-        return store.read(store.find(finder.LATEST))
+        return _driven_here(store) or _latest(store)
     if len(found) > 1:
         return _chosen(store, found)
     (one,) = found
     line, agents = _account(store, one)
-    terminal.remark(f"resuming {line}")
+    if no_run:
+        return one
+    if line:
+        terminal.remark(f"resuming {line}")
     if agents and terminal.may_ask() and (terminal.ask("Go on? [y/N] ") or "").lower() not in ("y", "yes"):
         raise CkptError(f"run {one.run} was not resumed", hint=f"to resume it: git ckpt resume {one.run}")
     return one
 
 
-def _is_driven(checkpoint: Checkpoint) -> bool:
+def _has_pipeline(checkpoint: Checkpoint) -> bool:
     """Tells whether a pipeline drives a run."""
     return checkpoint.pipeline is not None and checkpoint.pipeline.name is not None
 
@@ -152,15 +156,15 @@ def _account(store: Store, newest: Checkpoint) -> tuple[str, list[str]]:
     """Returns in one line what resuming a run starts, and the agents that it calls."""
     from gitckpt.durable.driver.pipelines import outlook
 
-    if not _is_driven(newest):
+    if not _has_pipeline(newest):
         return f"{newest.run} ({newest.phase}): opens its worktree", []
     step, agents = outlook(store, newest)
-    return f"{newest.run}" + (f" at {step}" if step else "") + (f" (calls {', '.join(agents)})" if agents else ""), agents
+    return (f"{newest.run} at {step}" + (f" (calls {', '.join(agents)})" if agents else "")) if step else "", agents
 
 
 def _chosen(store: Store, found: Sequence[Checkpoint]) -> Checkpoint:
     """Returns the run that the person at the terminal chooses. Errors: as `_meant`."""
-    lines = [_account(store, each)[0] for each in found]
+    lines = [_account(store, each)[0] or str(each.run) for each in found]
     if not terminal.may_ask():
         raise AmbiguousError(f"{len(found)} runs could be meant", lines, hint="name one: git ckpt resume RUN")
     told = ["several runs could be meant:", *(f"  {number}  {line}" for number, line in enumerate(lines, 1))]
@@ -170,8 +174,15 @@ def _chosen(store: Store, found: Sequence[Checkpoint]) -> Checkpoint:
     return found[int(said) - 1]
 
 
-def _require_no_others(store: Store) -> None:
-    """Raises `AmbiguousError` where unfinished runs of pipelines were started in other worktrees alone."""
+def _driven_here(store: Store) -> Checkpoint | None:
+    """Returns the newest checkpoint of a run from here that somebody drives, which `resume` then names; None without one."""
+    driven = (run for run in store.runs() if run.status in DRIVEN and not store.made_elsewhere([run.id]))
+    return next((store.newest(run.id) for run in driven if store.is_ours(run.newest)), None)
+
+
+def _latest(store: Store) -> Checkpoint:
+    """Returns the newest checkpoint of this worktree, unless unfinished runs of pipelines were started in others. Errors: as `_meant`."""
+    from gitckpt.store.records import finder
     from gitckpt.store.runs.summary import RESUMABLE
 
     others = []
@@ -181,11 +192,12 @@ def _require_no_others(store: Store) -> None:
         newest = store.newest(run.id)
         if not store.is_ours(newest):
             terminal.remark(f"passed over, as it was not written in this repository: {run.id}")
-        elif _is_driven(newest):
-            others.append(_account(store, newest)[0])
+        elif _has_pipeline(newest):
+            others.append(_account(store, newest)[0] or run.id)
     if others:
         what = "no unfinished run was started in this worktree; in others"
         raise AmbiguousError(what, others, hint="name one: git ckpt resume RUN; for the newest checkpoint here: git ckpt resume latest")
+    return store.read(store.find(finder.LATEST))
 
 
 def _require_ours(store: Store, checkpoint: Checkpoint, *, trusted: bool, fork: bool) -> None:
