@@ -144,7 +144,7 @@ def read_only(main_checkout: Checkout, save: Save, request: pytest.FixtureReques
 
 @pytest.mark.sampled(4)
 @pytest.mark.parametrize("read_only", [False, True], indirect=True)
-@pytest.mark.parametrize("args", [["save"], ["save", "--no-worktree"], ["remove", "latest"], ["init"], ["resume"]])
+@pytest.mark.parametrize("args", [["save"], ["save", "--no-worktree"], ["remove", "latest:any"], ["init"], ["resume", "latest:any"]])
 def test_a_repository_that_cannot_be_written_to(spawn: Spawn, read_only: Checkout, args: list[str]) -> None:
     before = read_only.fingerprint()
     done = spawn(*args, at=read_only, preexec=without_root_s_rights)
@@ -167,7 +167,7 @@ def _without_own_directory(fingerprint: dict[str, object]) -> dict[str, object]:
 @pytest.mark.long
 @pytest.mark.parametrize("read_only", [False, True], indirect=True)
 def test_reading_needs_no_right_to_write(spawn: Spawn, read_only: Checkout) -> None:
-    for args in (["list"], ["show"], ["list", "--json"], ["show", "--raw"]):
+    for args in (["list"], ["show", "latest:any"], ["list", "--json"], ["show", "latest:any", "--raw"]):
         done = spawn(*args, at=read_only, preexec=without_root_s_rights)
         assert (done.code, done.err) == (0, ""), args
         assert done.out, args

@@ -213,7 +213,7 @@ class TestInputs:
         stage.checkout.write("plan.md", "x")
         stage.pipeline("one: false", top='inputs = { name = "a", plan = "plan.md" }\nfiles = ["plan"]')
         assert stage.ckpt("run", "ci").code == 20
-        done = stage.ckpt("resume", "--input", word)
+        done = stage.ckpt("resume", stage.run(), "--input", word)
         assert (done.code, done.err.partition("\n")[0]) == (2, f"error: {message}")
         assert stage.status(stage.run()) == "failed"
 

@@ -20,8 +20,6 @@ from gitckpt.store.records import keep, layout
 from gitckpt.store.roster import Roster
 from gitckpt.store.submodules import keeper
 
-REPLACED = "checkpoint-replaced"
-
 WORDS = {layout.TREES: "tree", layout.OPERATIONS: "operation", layout.ORIGINALS: "original"}
 
 _STASH = "refs/stash"
@@ -64,10 +62,10 @@ def replaced(repository: Repository, oids: Mapping[str, str], known: Roster) -> 
         ref, sentence = layout.CHECKPOINTS + name, f"points to {oids[name]}, and not to {written}, which was written here"
         found = repository.cat_file.info(written)
         if found is not None and found[1] == "blob":
-            yield mendable(REPLACED, ref, sentence, updates=(Update(ref, written, oids[name]),))
+            yield mendable("checkpoint-replaced", ref, sentence, updates=(Update(ref, written, oids[name]),))
         else:
             cure = f"its document is gone; look at what came: git ckpt show {name}; remove it: git ckpt remove {name}"
-            yield lasting(REPLACED, ref, sentence, cure)
+            yield lasting("checkpoint-replaced", ref, sentence, cure)
 
 
 def pointing_nowhere(repository: Repository) -> list[Finding]:

@@ -73,7 +73,7 @@ def verify(store: Checkpoints, *, repair: bool = False, contents: bool = False, 
     found = _settled(store, damaged)
     findings = {flaw.key: flaw.finding for flaw in found.flaws}
     tried: set[tuple[str, str, str]] = set()
-    replaced = [flaw for flaw in found.flaws if flaw.finding.code == refs.REPLACED and flaw.can_be_mended] if repair else []
+    replaced = [flaw for flaw in found.flaws if flaw.finding.code == "checkpoint-replaced" and flaw.can_be_mended] if repair else []
     if replaced:  # first: by what a stranger's documents say nothing is to be mended
         mending.mend(store, replaced)
         tried |= {flaw.key for flaw in replaced}
