@@ -123,10 +123,10 @@ RUN_OPERATIONS = (
         promises.cancelled,
         'printf \'[pipelines.slow]\\nphases = [{ name = "one", run = "sh $BESIDE/one" }, '
         '{ name = "two", run = "touch $BESIDE/begun; sleep 2" }]\\n\' >>gitckpt.toml',
-        again=("resume", "latest"),
+        again=("resume", "latest:any"),
         again_codes=(0, 2, 12),
     ),
-    Operation("fork", [*CKPT, "resume", "@ID", "--fork"], promises.ran, _RAN, again=("resume", "latest"), again_codes=(0, 2, 12)),
+    Operation("fork", [*CKPT, "resume", "@ID", "--fork"], promises.ran, _RAN, again=("resume", "latest:any"), again_codes=(0, 2, 12)),
     Operation(
         "fork-open",
         [*CKPT, "resume", "@ID", "--fork", "--no-run"],

@@ -67,7 +67,7 @@ OPERATIONS = {
             promises.hooked,
             f"{_DIRTY} git commit --quiet --amend --message amended; git add fresh; GITCKPT_SKIP=1 git commit --quiet --message fourth",
         ),
-        Operation("run", [*CKPT, "run", "ci"], promises.ran, again=("resume", "latest"), again_codes=(0, 2, 12)),
+        Operation("run", [*CKPT, "run", "ci"], promises.ran, again=("resume", "latest:any"), again_codes=(0, 2, 12)),
         Operation(
             "resume-run",
             [*CKPT, "resume", "@ID"],
