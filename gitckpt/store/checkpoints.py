@@ -301,12 +301,15 @@ class Checkpoints:
         return codec.decode(self.raw(checkpoint_id), layout.CHECKPOINTS + checkpoint_id)
 
     def is_replaced(self, checkpoint_id: str) -> bool:
-        """Tells whether a checkpoint was written or adopted here, and its ref points to another document by now."""
-        oid = self.refs.read(layout.CHECKPOINTS + checkpoint_id) if ids.is_id(checkpoint_id) else None
-        return oid is not None and Roster.read(self.repository, [checkpoint_id]).is_replaced(checkpoint_id, oid)
+        """Tell whether a fetch has replaced a checkpoint that was written here."""
+        if not ids.is_id(checkpoint_id):
+            return False
+        oid = self.refs.read(layout.CHECKPOINTS + checkpoint_id)
+        known = Roster.read(self.repository, [checkpoint_id])
+        return oid is not None and known.is_replaced(checkpoint_id, oid)
 
     def read_own(self, checkpoint_id: str) -> Checkpoint:
-        """Returns a checkpoint that others name by its id alone.
+        """Return a checkpoint that something of ours names by its id alone.
 
         Raises:
             NotFoundError, InvalidCheckpoint: as `read`.

@@ -1,10 +1,11 @@
-"""Which checkpoints were written here: id, oid of the document, and the worktree. Imported by the hook.
+"""Remember which checkpoints were written here, with document and worktree.
 
-Refs can be fetched, with whatever documents and dates; the private directory cannot. What stands for another checkpoint when that one is
-thinned away must be written here, and so must "latest" and each step of `undo`. An id alone proves nothing: a fetch with `+` puts another
-document behind it, which the oid tells.
+Refs can be fetched, with any document and any date; the private directory cannot. "latest", the
+steps of `undo`, and what stands for a thinned checkpoint must be written here. An id proves
+nothing: a fetch with `+` puts another document behind it, which the oid tells.
 
-A line is there before the refs of its checkpoint: a kill leaves a line too many. Where one is lost, the checkpoint has to be named.
+A line is written before the refs of its checkpoint, so a kill leaves a line too many. Where a
+line is lost, the checkpoint has to be named by its id. The hook imports this module.
 """
 
 from __future__ import annotations
@@ -36,13 +37,13 @@ if TYPE_CHECKING:
     """Oid of the document, `_IN` or `_FROM`, and the worktree."""
 
 FILE = "written"
-"""In the private directory: a line for each checkpoint that was written here, `<id> <oid> in|from <name>:<made>`."""
+"""In the private directory; a line for each checkpoint: `<id> <oid> in|from <name>:<made>`."""
 
 _IN, _FROM = "in", "from"
-"""What a worktree is to a checkpoint: its files were captured there; or somebody there began, imported or adopted its run."""
+"""The files were captured in that worktree; or the run was begun, imported or adopted there."""
 
 _FEW = 64
-"""Up to so many ids are searched for; of more, all lines are read."""
+"""Search the file for at most this many ids; for more, parse all lines."""
 
 _COMMONDIR = "commondir"
 _LINE = 110
@@ -53,22 +54,25 @@ MAIN = ":"
 
 
 def name_of(repository: Repository) -> str:
-    """Returns the name of a worktree's administrative directory; "" for the main worktree."""
+    """Return the name of the administrative directory; "" in the main worktree."""
     return os.path.basename(repository.git_dir) if repository.is_linked else ""
 
 
 def made_at(repository: Repository) -> str:
-    """Returns when a linked worktree was made, which tells it from an earlier one of its name; "" for the main one, or unknown."""
+    """Return when a linked worktree was made; "" in the main one, or unknown.
+
+    It tells a worktree from an earlier one of the same name.
+    """
     return _made_at(repository.git_dir) if repository.is_linked else ""
 
 
 def place_of(repository: Repository) -> str:
-    """Returns what stands for a worktree in a line, wherever it is moved to."""
+    """Return what stands for the worktree in a line; a move does not change it."""
     return place_in(repository.git_dir) if repository.is_linked else MAIN
 
 
 def place_in(git_dir: str) -> str:
-    """Returns what `place_of` does for a linked worktree, by its administrative directory."""
+    """Return the same for a linked worktree, given its administrative directory."""
     return f"{os.path.basename(git_dir)}:{_made_at(git_dir)}".replace("\n", "?")
 
 
@@ -80,32 +84,34 @@ def _made_at(git_dir: str) -> str:
 
 
 def note(repository: Repository, documents: Iterable[tuple[str, str]], *, is_apart: bool = False) -> None:
-    """Appends lines for checkpoints; a line that cannot be written is left out.
+    """Append a line for each checkpoint; on a full disk, none.
 
     Args:
-        documents: the id of each, and the oid of its document.
-        is_apart: whether their files are not those of this worktree, as where a run begins at a commit.
+        documents: id and oid of the document of each checkpoint.
+        is_apart: whether the files are not those of this worktree: a run begins at a commit.
     """
     end = f"{_FROM if is_apart else _IN} {place_of(repository)}\n"
     _append(repository, "".join(f"{name} {oid} {end}" for name, oid in documents))
 
 
 def copy(source: Repository, target: Repository, checkpoint_ids: Collection[str]) -> None:
-    """Appends lines for checkpoints that were copied from another repository of this machine, of those that were written there."""
+    """Append the lines that the repository has from which checkpoints were copied."""
     lines = Roster.read(source, checkpoint_ids)
-    note(target, [(name, lines.oid(name) or "") for name in checkpoint_ids if lines.oid(name)], is_apart=True)
+    oids = ((name, lines.oid(name)) for name in checkpoint_ids)
+    note(target, [(name, oid) for name, oid in oids if oid is not None], is_apart=True)
 
 
 def replaced(checkpoint_id: str, more: str = "") -> WorktreeError:
-    """Returns the error that a fetch has replaced the document of a checkpoint; `more` is another way out."""
+    """Return the error for a replaced checkpoint; `more` is another way out."""
+    short = checkpoint_id[: ids.SHORT]
     return WorktreeError(
-        f"checkpoint {checkpoint_id[: ids.SHORT]} is not the one that was written here: a fetch has replaced its document",
+        f"checkpoint {short} is not the one that was written here: a fetch has replaced its document",
         hint=f"put back what was written here: git ckpt verify --repair{more}",
     )
 
 
 class Roster:
-    """What is known of checkpoints that were written here.
+    """The lines of checkpoints that were written here.
 
     Args:
         repository: seen from any of its worktrees.
@@ -118,7 +124,7 @@ class Roster:
 
     @classmethod
     def read(cls, repository: Repository, checkpoint_ids: Collection[str] | None = None) -> Roster:
-        """Returns what is known of some checkpoints, by default of all; nothing where the file cannot be read."""
+        """Read the lines of some checkpoints, by default of all."""
         data = _content(repository)
         if checkpoint_ids is None or len(checkpoint_ids) > _FEW:
             found = (_parsed(line) for line in data.split(b"\n"))
@@ -133,20 +139,20 @@ class Roster:
         return bool(self._lines)
 
     def oid(self, checkpoint_id: str) -> str | None:
-        """Returns the oid of a checkpoint's document as it was written here; None where it was not."""
+        """Return the oid of the document that was written here, or None."""
         line = self._lines.get(checkpoint_id)
         return line[0] if line is not None else None
 
     def has(self, checkpoint_id: str, oid: str) -> bool:
-        """Tells whether a document was written here."""
+        """Tell whether this very document was written here."""
         return self.oid(checkpoint_id) == oid
 
     def is_replaced(self, checkpoint_id: str, oid: str) -> bool:
-        """Tells whether a checkpoint was written here, and its ref points to another document by now."""
+        """Tell whether another document was written here than the ref points to."""
         return self.oid(checkpoint_id) not in (None, oid)
 
     def is_ours(self, entry: Recorded) -> bool:
-        """Tells whether a checkpoint was written here; of a run, whether the run may go on from it."""
+        """Tell whether a checkpoint was written here, or its run was adopted."""
         if entry.run is None:
             return self.has(entry.id, entry.oid)
         from gitckpt.store import chains  # commits outside of runs never need it
@@ -154,16 +160,16 @@ class Roster:
         return chains.knows(self._repository, entry.run, entry.oid)
 
     def was_captured_in(self, checkpoint_id: str, place: str) -> bool:
-        """Tells whether the files of a checkpoint are those of a worktree."""
+        """Tell whether the files of a checkpoint were captured in a worktree."""
         return self._lines.get(checkpoint_id, ("", "", ""))[1:] == (_IN, place)
 
     def place(self, checkpoint_id: str) -> str | None:
-        """Returns the worktree in which a checkpoint was made; None where it was not written here."""
+        """Return the worktree that made a checkpoint; None for a fetched one."""
         line = self._lines.get(checkpoint_id)
         return line[2] if line is not None else None
 
     def ids_as_written(self, oids: Mapping[str, str]) -> set[str]:
-        """Returns the ids of checkpoints whose refs point to the documents that were written here.
+        """Return the ids whose refs point to the documents that were written here.
 
         Args:
             oids: what each ref points to, by id.
@@ -171,12 +177,18 @@ class Roster:
         return {name for name, line in self._lines.items() if oids.get(name) == line[0]}
 
     def replaced(self, oids: Mapping[str, str]) -> dict[str, str]:
-        """Returns the oid that was written here of each checkpoint whose ref points to another document. Args: as `ids_as_written`."""
+        """Return, by id, the oid that was written here of each replaced checkpoint.
+
+        Args:
+            oids: what each ref points to, by id.
+        """
         return {name: self._lines[name][0] for name, oid in oids.items() if self.is_replaced(name, oid)}
 
 
 def forget_others(repository: Repository, there: Callable[[], Collection[str]]) -> None:
-    """Forgets checkpoints that are gone, once they are half of what was noted. The caller holds the lock of writers.
+    """Drop the lines of checkpoints that are gone, once they are half of all lines.
+
+    The caller holds the lock of writers: a record has its line before its refs.
 
     Args:
         there: returns the ids of all refs of checkpoints.
@@ -185,7 +197,8 @@ def forget_others(repository: Repository, there: Callable[[], Collection[str]]) 
     if len(lines) <= 2 * _FEW:
         return
     known = there()
-    kept = {parsed[0]: line for line in lines if (parsed := _parsed(line)) is not None and parsed[0] in known}
+    parsed = ((_parsed(line), line) for line in lines)
+    kept = {found[0]: line for found, line in parsed if found is not None and found[0] in known}
     if len(lines) <= 2 * (len(kept) + _FEW):
         return
     from gitckpt.git.files import atomic  # seldom
@@ -212,7 +225,7 @@ def _last_line(data: bytes, checkpoint_id: str) -> bytes:
 
 
 def _parsed(line: bytes) -> tuple[str, Written] | None:
-    """Returns id and rest of a line; None for one that a full disk has cut off."""
+    """Return id and rest of a line; None for one that a full disk has cut off."""
     parts = os.fsdecode(line).split(" ", 3)
     if len(parts) != 4 or not ids.is_id(parts[0]) or not ids.is_oid(parts[1]):
         return None
@@ -225,7 +238,7 @@ def _append(repository: Repository, text: str) -> None:
     try:
         path = os.path.join(repository.make_private_dir(), FILE)
         with open(path, "ab", buffering=0, opener=premises.create) as file:
-            file.write(os.fsencode(f"\n{text}"))  # a line that a full disk has cut off is none of these
+            file.write(os.fsencode(f"\n{text}"))  # the line before may have been cut off
     except OSError:
         return
 

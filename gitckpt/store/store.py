@@ -242,7 +242,7 @@ class Store(Supervision):
         return self._checkpoints.problems()
 
     def replaced(self, entries: Sequence[Entry]) -> Mapping[str, str]:
-        """Returns which checkpoints a fetch has replaced: the oid of the document that was written here, by id.
+        """Return, by id, the oid that was written here of each replaced checkpoint.
 
         Args:
             entries: the checkpoints as `list` returns them.

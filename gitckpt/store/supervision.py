@@ -79,19 +79,19 @@ class Supervision(Restoration):
         return summary.summaries(self._checkpoints)
 
     def unfinished_runs(self) -> Sequence[RunInfo]:
-        """Returns the runs that can be gone on with here, the one with the newest checkpoint first.
+        """Return the unfinished runs of this worktree, the newest checkpoint first.
 
-        Each was started in this worktree, or this is its worktree; it is neither complete nor driven by anybody.
+        Each was started in this worktree, or has it. None is complete, or driven by anybody.
         """
         from gitckpt.store.runs import resumable
 
         return resumable.unfinished(self._checkpoints)
 
     def made_elsewhere(self, names: Iterable[str]) -> Mapping[str, str]:
-        """Returns which checkpoints and runs are of other worktrees of this repository: the worktree, in words, by id.
+        """Return which checkpoints and runs other worktrees made: the worktree by id.
 
         Args:
-            names: full ids of checkpoints and of runs. Those that were fetched, or replaced by a fetch, are of no worktree here.
+            names: full ids. What was fetched, or replaced by a fetch, is of no worktree here.
 
         Raises:
             UsageError: it is no list of strings.

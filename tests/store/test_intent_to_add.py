@@ -203,7 +203,7 @@ def test_what_was_intended_in_a_worktree_whose_directory_is_gone(plain: Store, m
     expected = [each for each in flags(there.path) if each[1] != "README"]
     shutil.rmtree(there.path)
     resume(inside(plain), made)
-    rescued = plain.read(plain.find("latest"))
+    rescued = plain.read(plain.find("latest:any"))
     assert rescued.trigger == "safety:worktree"
     again = resume(inside(plain), rescued)
     assert [each for each in flags(again.path) if each[1] != "README"] == expected

@@ -60,7 +60,8 @@ def test_a_name_means_the_same_after_a_restore(store: Store, checkout: Checkout,
     ("name", "message"),
     [
         ("HEAD", "only what was there before files were replaced is linked to commit {0} (HEAD)"),
-        ("latest", "every checkpoint was written elsewhere, and fetched, or made before files were replaced"),
+        ("latest", "no checkpoint was made in this worktree"),
+        ("latest:any", "every checkpoint was written elsewhere, and fetched, or made before files were replaced"),
     ],
 )
 def test_nothing_else_is_there(store: Store, checkout: Checkout, name: str, message: str) -> None:

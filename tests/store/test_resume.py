@@ -161,7 +161,7 @@ class TestWhere:
         assert view(opened.path) == view(checkout.path)
         inner = make_store(opened.path)
         second = inner.record("b-complete", {}, worktree=inner.capture(), run=made.run)
-        assert (second.sequence, resume(inside(inner), second), store.find("latest")) == (2, Opened(opened.path, made=False), second.id)
+        assert (second.sequence, resume(inside(inner), second), store.find("latest:any")) == (2, Opened(opened.path, made=False), second.id)
 
 
 class TestBrokenByThoseWhoWorkInIt:

@@ -12,6 +12,7 @@ from gitckpt.git.files import validity
 from gitckpt.git.worktree import modules
 from gitckpt.model.checkpoint import Checkpoint, Omitted, Submodule, Worktree
 from gitckpt.model.policy import DAY, Policy
+from gitckpt.store import roster
 from gitckpt.store.restore import restorer
 from gitckpt.store.store import Store, inside
 from tests.conftest import Checkout, Clock
@@ -259,6 +260,7 @@ class TestVerify:
         document = document.replace(named(made)[0].encode(), ONE.encode())
         main_checkout.git("update-ref", f"{CHECKPOINTS}/{made.id}", main_checkout.git("hash-object", "-w", "--stdin", data=document))
         plain.close()
+        (main_checkout.path / ".git/ckpt" / roster.FILE).unlink()  # as if it was fetched
         assert [code for code, _, _ in told(look(main_checkout))] == ["submodule-missing"]
 
 

@@ -11,6 +11,7 @@ import pytest
 
 from gitckpt.model.checkpoint import Checkpoint
 from gitckpt.model.errors import WorktreeError
+from gitckpt.store import roster
 from gitckpt.store.restore import restorer
 from gitckpt.store.restore.report import Restored
 from gitckpt.store.restore.submodules import _Incomplete
@@ -296,6 +297,7 @@ def test_a_path_that_somebody_made_up(plain: Store, main_checkout: Checkout, lib
     made = plain.save("a-complete", {})
     document = plain.raw(made.id).replace(b'path = "lib"', f'path = "{path}"'.encode())
     main_checkout.git("update-ref", f"refs/checkpoints/{made.id}", main_checkout.git("hash-object", "-w", "--stdin", data=document))
+    (main_checkout.path / ".git/ckpt" / roster.FILE).unlink()  # as if it was fetched
     (tmp_path / "elsewhere").mkdir()
     (main_checkout.path / "link").symlink_to(tmp_path / "elsewhere")
     main_checkout.write(".git/info/exclude", "link\n")

@@ -15,6 +15,7 @@ from gitckpt.git.repository import discover
 from gitckpt.model.checkpoint import Checkpoint, Worktree
 from gitckpt.model.errors import CkptError, RepositoryError
 from gitckpt.model.names import shell_word
+from gitckpt.store import roster
 from gitckpt.store.audit.doctor import diagnose
 from gitckpt.store.audit.verification import verify
 from gitckpt.store.checkpoints import Checkpoints
@@ -343,6 +344,7 @@ def test_a_document_that_is_damaged(
         data = store.raw(ONE)
     ref = f"refs/checkpoints/{ONE}"
     checkout.git("update-ref", ref, checkout.git("hash-object", "-w", "--stdin", data=damage(data)))
+    (checkout.main / ".git/ckpt" / roster.FILE).unlink()  # as if it was fetched
     (found,) = look(checkout).findings
     assert (found.code, found.object, found.sentence[: len(sentence)]) == (code, ref, sentence)
     require_left(checkout, [(code, ref, found.sentence)])

@@ -68,7 +68,7 @@ def _called(definition: PipelineDefinition, known: Mapping[str, str], clients: M
 
 
 def named(definition: PipelineDefinition, completed: Collection[str], known: Mapping[str, str]) -> list[str]:
-    """Returns the agents that the phases of a run call which are not complete: by name, or by the step that calls one.
+    """Return the agents that the remaining phases of a run call, or their steps.
 
     Args:
         definition: the pipeline of the run.

@@ -379,14 +379,15 @@ class Pipelines:
 
 
 def outlook(store: Store, newest: Checkpoint) -> tuple[str, list[str]]:
-    """Returns what a run would start next, as `phase: command`, and the agents that it calls from there on.
+    """Return what a run starts next, as `phase: command`, and the agents it calls.
 
-    What cannot be read is left out: `Pipelines.resume` says why.
+    Both are empty where the pipeline cannot be read: `Pipelines.resume` says why.
 
     Args:
         newest: the newest checkpoint of the run, which a pipeline drives.
     """
-    pipeline, top = newest.pipeline, inside(store).repository.worktree or main_worktree(inside(store).repository) or ""
+    pipeline, repository = newest.pipeline, inside(store).repository
+    top = repository.worktree or main_worktree(repository) or ""
     if pipeline is None or pipeline.name is None:
         return "", []
     try:
@@ -396,7 +397,9 @@ def outlook(store: Store, newest: Checkpoint) -> tuple[str, list[str]]:
     completed = pipeline.completed
     called = agents.named(definition, completed, agents.known_to(newest, definition, {}))
     phase = next((each for each in definition.phases if each.name not in completed), None)
-    return f"{phase.name}: {phase.run if phase.run is not None else phase.use}" if phase is not None else "", called
+    if phase is None:
+        return "", called
+    return f"{phase.name}: {phase.run if phase.run is not None else phase.use}", called
 
 
 def _autonomy(wishes: Wishes, kind: type) -> str | None:

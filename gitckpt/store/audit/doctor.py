@@ -103,9 +103,15 @@ def examine(store: Checkpoints, version: tuple[int, ...]) -> list[Finding]:
         *worktrees.headless(store.repository),
         *(_invalid(problem) for problem in store.problems()),
         *(flaw.finding for flaw in broken),
-        *(flaw.finding for flaw in audit_refs.replaced(store.repository, store.index.oids(), Roster.read(store.repository))),
+        *_replaced(store),
         *audit_refs.pointing_nowhere(store.repository),
     ]
+
+
+def _replaced(store: Checkpoints) -> list[Finding]:
+    known = Roster.read(store.repository)
+    flaws = audit_refs.replaced(store.repository, store.index.oids(), known)
+    return [flaw.finding for flaw in flaws]
 
 
 def _invalid(problem: Problem) -> Finding:

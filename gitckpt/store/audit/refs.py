@@ -45,26 +45,31 @@ def audit(repository: Repository, evidence: Evidence) -> list[Flaw]:
                 sentence = "keeps something for a checkpoint that does not exist"
                 flaws.append(mendable("ref-leftover", ref, sentence, updates=updates, is_leftover=True))
     known = Roster.read(repository)
-    oids = {name: evidence.table.oid(at) for name in known if (at := evidence.table.find(name)) is not None}
+    table = evidence.table
+    places = ((name, table.find(name)) for name in known)
+    oids = {name: table.oid(at) for name, at in places if at is not None}
     flaws += replaced(repository, oids, known)
     others = [lasting(each.code, each.object, each.sentence, each.cure) for each in pointing_nowhere(repository)]
     return [*flaws, *_symbolic(evidence), *_of_submodules(repository, evidence), *_of_commits(repository, evidence), *others]
 
 
 def replaced(repository: Repository, oids: Mapping[str, str], known: Roster) -> Iterator[Flaw]:
-    """Yields the checkpoints that were written here, and whose refs point to other documents by now.
+    """Yield the checkpoints that a fetch has replaced.
 
     Args:
         oids: what refs of checkpoints point to, by id.
         known: what was written here.
     """
     for name, written in sorted(known.replaced(oids).items()):
-        ref, sentence = layout.CHECKPOINTS + name, f"points to {oids[name]}, and not to {written}, which was written here"
+        ref = layout.CHECKPOINTS + name
+        sentence = f"points to {oids[name]}, and not to {written}, which was written here"
         found = repository.cat_file.info(written)
         if found is not None and found[1] == "blob":
-            yield mendable("checkpoint-replaced", ref, sentence, updates=(Update(ref, written, oids[name]),))
+            updates = (Update(ref, written, oids[name]),)
+            yield mendable("checkpoint-replaced", ref, sentence, updates=updates)
         else:
-            cure = f"its document is gone; look at what came: git ckpt show {name}; remove it: git ckpt remove {name}"
+            cure = f"look at what came: git ckpt show {name}; remove it: git ckpt remove {name}"
+            sentence += ", and is gone"
             yield lasting("checkpoint-replaced", ref, sentence, cure)
 
 

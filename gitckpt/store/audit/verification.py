@@ -73,14 +73,15 @@ def verify(store: Checkpoints, *, repair: bool = False, contents: bool = False, 
     found = _settled(store, damaged)
     findings = {flaw.key: flaw.finding for flaw in found.flaws}
     tried: set[tuple[str, str, str]] = set()
-    replaced = [flaw for flaw in found.flaws if flaw.finding.code == "checkpoint-replaced" and flaw.can_be_mended] if repair else []
-    if replaced:  # first: by what a stranger's documents say nothing is to be mended
-        mending.mend(store, replaced)
+    refused: Sequence[str] = ()
+    replaced = [flaw for flaw in found.flaws if flaw.finding.code == "checkpoint-replaced"]
+    replaced = [flaw for flaw in replaced if flaw.can_be_mended]
+    if repair and replaced:  # first: a stranger's documents say nothing about what to mend
+        refused = mending.mend(store, replaced)
         tried |= {flaw.key for flaw in replaced}
         found = _settled(store, damaged)
-        findings = {key: finding for key, finding in findings.items() if key in tried} | {flaw.key: flaw.finding for flaw in found.flaws}
+        findings = {flaw.key: flaw.finding for flaw in (*replaced, *found.flaws)}
     left = {flaw.key for flaw in found.flaws}
-    refused: Sequence[str] = ()
     for number in range(_ROUNDS if repair else 0):
         mendable = [flaw for flaw in found.flaws if flaw.can_be_mended and flaw.key not in tried and (number == 0 or flaw.aside)]
         if not mendable:

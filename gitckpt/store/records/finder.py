@@ -1,4 +1,4 @@
-"""What a person means by `<id>`: a checkpoint, a prefix, a run, "latest", "latest:any", or a rev."""
+"""What a person means by `<id>`: a checkpoint, a prefix, a run, "latest", or a rev."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from gitckpt.git.objects.port import Objects
 
 LATEST, LATEST_ANY = "latest", "latest:any"
-"""The newest checkpoint of this worktree, in the worktree of a run of that run; the newest of the repository."""
+"""The newest checkpoint of this worktree, or of the run that has it; the newest of all."""
 
 _FIRST = 20
 _LIST = "see which there are: git ckpt list"
@@ -59,9 +59,9 @@ def linked(commit: str, repository: Repository, objects: Objects, index: Index) 
 
 
 def latest(repository: Repository, index: Index) -> Entry:
-    """Returns the newest checkpoint of this worktree; in the worktree of a run, of that run.
+    """Return the newest checkpoint of this worktree, or of the run that has it.
 
-    Checkpoints that were made before files were replaced, and those that were not written here, are passed over.
+    Safety checkpoints are passed over, and so are those that were not written here.
 
     Raises:
         NotFoundError: there is none.
@@ -77,19 +77,18 @@ def latest(repository: Repository, index: Index) -> Entry:
         raise NotFoundError("a fetch has replaced the checkpoints of this worktree", hint=hint)
     if not index.select(Query(limit=1)):
         raise _none_yet()
-    raise NotFoundError(
-        "no checkpoint was made in this worktree", hint=f"the newest of all worktrees goes by {LATEST_ANY}; to make one here: git ckpt save"
-    )
+    hint = f"the newest of all worktrees goes by {LATEST_ANY}; to make one here: git ckpt save"
+    raise NotFoundError("no checkpoint was made in this worktree", hint=hint)
 
 
 def _latest_any(repository: Repository, index: Index) -> str:
-    """Returns the newest checkpoint that was written here, in whatever worktree; what was fetched may have any date."""
+    """Return the newest checkpoint that was written here; a fetched one has any date."""
     for limit in (_FIRST, None):
         found = next(_ours(index.select(Query(limit=limit)), repository), None)
         if found is not None:
             return found.id
     outside = index.select(Query(in_run=False))
-    if outside and not Roster.read(repository):  # a fresh clone, or the private directory is gone: nobody can tell
+    if outside and not Roster.read(repository):  # a fresh clone: nobody can tell
         found = next((entry for entry in outside if entry.trigger != SAFETY), None)
         if found is not None:
             return found.id
@@ -104,13 +103,13 @@ def _none_yet() -> NotFoundError:
 
 
 def _ours(entries: Sequence[Entry], repository: Repository) -> Iterator[Entry]:
-    """Yields the checkpoints that were written here, and not before files were replaced."""
+    """Yield the checkpoints that were written here, without safety checkpoints."""
     known = Roster.read(repository, [entry.id for entry in entries])
     return (entry for entry in entries if entry.trigger != SAFETY and known.is_ours(entry))
 
 
 def _of_this_worktree(entries: Sequence[Entry], repository: Repository) -> Iterator[Entry]:
-    """Yields those of `_ours` whose files were captured in this worktree, or that are of the run whose worktree it is."""
+    """Yield those of `_ours` that are of this worktree, or of the run that has it."""
     known = Roster.read(repository, [entry.id for entry in entries])
     place, made_for = roster.place_of(repository), owner.owner_in(repository.git_dir)
     run = made_for.run if made_for is not None else None
@@ -191,7 +190,8 @@ def _by_rev(text: str, repository: Repository, linked: Callable[[str], Sequence[
     there = linked(commit)
     if not there:
         raise NotFoundError(f"no checkpoint is linked to commit {commit[:10]} ({text})", hint=_LIST)
-    meant = next(_of_this_worktree(there, repository), None) or next(_ours(there, repository), None) or _of_others(there, repository)
+    meant = next(_of_this_worktree(there, repository), None) or next(_ours(there, repository), None)
+    meant = meant or _of_others(there, repository)
     if meant is None:  # or a restore of it, given twice, would take itself back
         only = "only what was there before files were replaced is linked to"
         raise NotFoundError(f"{only} commit {commit[:10]} ({text})", hint=f"to take that back: git ckpt undo; or {_LIST}")
@@ -199,9 +199,12 @@ def _by_rev(text: str, repository: Repository, linked: Callable[[str], Sequence[
 
 
 def _of_others(entries: Sequence[Entry], repository: Repository) -> Entry | None:
-    """Returns the first checkpoint that was fetched, and is not in the place of one that was written here."""
+    """Return the first fetched checkpoint that replaces none of ours."""
     known = Roster.read(repository, [entry.id for entry in entries])
-    return next((entry for entry in entries if entry.trigger != SAFETY and not known.is_replaced(entry.id, entry.oid)), None)
+    for entry in entries:
+        if entry.trigger != SAFETY and not known.is_replaced(entry.id, entry.oid):
+            return entry
+    return None
 
 
 def _nothing(text: str, index: Index) -> str:

@@ -81,7 +81,7 @@ class Index:
         return [Problem(layout.CHECKPOINTS + ids.from_bytes(id_), sentence) for id_, sentence in found]
 
     def oids(self) -> dict[str, str]:
-        """Returns the oid that each ref of a checkpoint points to, by id; of those that are no valid checkpoints as well."""
+        """Return what each ref of a checkpoint points to, by id, valid or not."""
         return {ids.from_bytes(id_): oid.hex() for id_, oid in self._ask(tables.STORED)}
 
     def runs(self) -> list[str]:

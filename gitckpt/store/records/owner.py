@@ -1,4 +1,4 @@
-"""What a worktree was made for, as gitckpt notes it in git's administrative directory of that worktree."""
+"""Read what gitckpt made a worktree for, from its administrative directory."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Owner:
 
 
 def owner_in(git_dir: str) -> Owner | None:
-    """Returns what an administrative directory says that its worktree was made for; None where it does not."""
+    """Return what a worktree was made for; None where gitckpt did not make it."""
     path = os.path.join(git_dir, layout.RUN_FILE)
     if not os.path.exists(path):
         return None

@@ -70,7 +70,7 @@ class Stack:
         redo: ids of those that lead forward again.
         here: the one that the newest step brought back; None where that was a restore, or never came to its end.
         open: the one that was recorded for a step that never came to its end; None where there is none.
-        oids: the document of each of these checkpoints as it was recorded, by id: a fetch may put another one in its place.
+        oids: by id, the document that each of them was recorded with.
     """
 
     undo: list[str]
@@ -111,7 +111,7 @@ def _safeties(store: Checkpoints) -> list[Entry]:
 
 
 def next_step(store: Checkpoints, stack: Stack, kind: str) -> tuple[str | None, Sequence[str]]:
-    """Returns the checkpoint that a step leads to, None where there is none; and those before it that are gone or replaced.
+    """Return the checkpoint that a step leads to, or None; and those that are gone.
 
     Args:
         store: of the worktree.
@@ -174,7 +174,8 @@ def begin(store: Checkpoints, kind: str, made: Checkpoint) -> None:
     """
     with _alone(store.repository):
         stack = read(store)
-        undo, redo = ([each for each in _trimmed(store, stack, side) if each != made.id] for side in (stack.undo, stack.redo))
+        sides = (_trimmed(store, stack, side) for side in (stack.undo, stack.redo))
+        undo, redo = ([each for each in side if each != made.id] for side in sides)
         good = stack.open if stack.open is not None and _is_there(store, stack, stack.open) else None
         is_half = good is not None and _is_half_done(store, made, good)
         if kind == RESTORE:
@@ -238,13 +239,13 @@ def _trimmed(store: Checkpoints, stack: Stack, side: list[str]) -> list[str]:
 
 
 def _is_there(store: Checkpoints, stack: Stack, checkpoint: str) -> bool:
-    """Tells whether a checkpoint of the stack is there, with the document that it was recorded with."""
+    """Tell whether a checkpoint is there with the document it was recorded with."""
     oid = stack.oids.get(checkpoint)
     return oid is not None and store.refs.read(layout.CHECKPOINTS + checkpoint) == oid
 
 
 def _oid_of(store: Checkpoints, checkpoint: str) -> str:
-    """Returns the oid of a document that was recorded just now."""
+    """Return the oid of the document of a checkpoint that was recorded just now."""
     noted = Roster.read(store.repository, [checkpoint]).oid(checkpoint)
     return noted or store.refs.read(layout.CHECKPOINTS + checkpoint) or ""
 
@@ -309,9 +310,10 @@ def _read(repository: Repository) -> Stack | None:
         return None
     if not (isinstance(undo, list) and isinstance(redo, list) and all(ids.is_id(each) for each in [*undo, *redo])):
         return None
-    known = {name: oid for name, oid in oids.items() if isinstance(oid, str)} if isinstance(oids, dict) else {}
+    if not isinstance(oids, dict) or not all(isinstance(oid, str) for oid in oids.values()):
+        return None
     here, is_open = (each if isinstance(each, str) and ids.is_id(each) else None for each in (here, is_open))
-    return Stack(undo, redo, here, is_open, known)
+    return Stack(undo, redo, here, is_open, oids)
 
 
 def _write(repository: Repository, stack: Stack) -> None:

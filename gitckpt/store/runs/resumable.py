@@ -44,16 +44,17 @@ def latest_resumable(store: Checkpoints) -> Checkpoint | None:
 
 
 def unfinished(store: Checkpoints) -> list[RunInfo]:
-    """Returns the runs that somebody here could go on with, the one with the newest checkpoint first.
+    """Return the unfinished runs of this worktree, the newest checkpoint first.
 
     Each was started in this worktree, or has it, and is neither complete nor driven by anybody.
     """
     over = (runstate.COMPLETE, *runstate.DRIVEN)
-    return [run for run in summary.summaries(store) if run.status not in over and is_from_here(store, run.id)]
+    left = (run for run in summary.summaries(store) if run.status not in over)
+    return [run for run in left if is_from_here(store, run.id)]
 
 
 def is_from_here(store: Checkpoints, run: str) -> bool:
-    """Tells whether a run was started, imported or adopted in this worktree; in the worktree of a run, whether it is that one."""
+    """Tell whether a run was started, imported or adopted in this worktree, or has it."""
     owner = ownership.owner(store.repository)
     if owner is not None and owner.run is not None:
         return owner.run == run
@@ -63,24 +64,28 @@ def is_from_here(store: Checkpoints, run: str) -> bool:
 
 
 def made_elsewhere(store: Checkpoints, names: Iterable[str]) -> dict[str, str]:
-    """Returns where checkpoints and runs were made that are of other worktrees of this repository: the place in words, by id.
+    """Return which checkpoints and runs other worktrees made: the worktree by id.
 
     Args:
         names: ids of checkpoints and of runs.
     """
-    tops = {roster.place_in(git_dir): path for git_dir, path in administration.registered(store.repository)}
-    tops[roster.MAIN] = administration.main_worktree(store.repository) or store.repository.common_dir
+    repository, here = store.repository, roster.place_of(store.repository)
+    linked = administration.registered(repository)
+    tops = {roster.place_in(git_dir): path for git_dir, path in linked}
+    tops[roster.MAIN] = administration.main_worktree(repository) or repository.common_dir
     found = {}
     for name in names:
         is_run = ids.is_run_id(name)
         entries = store.list(Query(run=name) if is_run else Query(ids=[name]))
-        known = Roster.read(store.repository, [entry.id for entry in entries])
-        places = [place for entry in entries if known.has(entry.id, entry.oid) and (place := known.place(entry.id)) is not None]
+        known = Roster.read(repository, [entry.id for entry in entries])
+        as_written = [entry for entry in entries if known.has(entry.id, entry.oid)]
+        places = [str(known.place(entry.id)) for entry in as_written]
         runs = {entry.run for entry in entries if entry.run is not None}
-        if not places or roster.place_of(store.repository) in places or any(is_from_here(store, run) for run in runs):
+        if not places or here in places or any(is_from_here(store, run) for run in runs):
             continue
         place = places[-1]  # of a run where it began
-        found[name] = f"the worktree {tops[place]}" if place in tops else f"a worktree {place.partition(':')[0]} that is gone"
+        gone = f"a worktree {place.partition(':')[0]} that is gone"
+        found[name] = f"the worktree {tops[place]}" if place in tops else gone
     return found
 
 
@@ -97,8 +102,10 @@ def _outside(store: Checkpoints) -> Checkpoint | None:
     for limit in (_FIRST, None):
         entries = store.list(Query(in_run=False, limit=limit))
         known = Roster.read(store.repository, [entry.id for entry in entries])
-        ours = [entry for entry in entries if known.is_ours(entry) and known.was_captured_in(entry.id, here)]
-        told = [entry for entry in ours if entry.trigger not in (*HOOK_TRIGGERS, SAFETY, RESCUE, STEP)]
+        ours = (entry for entry in entries if known.is_ours(entry))
+        own = (entry for entry in ours if known.was_captured_in(entry.id, here))
+        silent = (*HOOK_TRIGGERS, SAFETY, RESCUE, STEP)
+        told = [entry for entry in own if entry.trigger not in silent]
         done = next((at for at, entry in enumerate(told) if entry.phase == layout.RUN_COMPLETE), None)
         phases = [entry for entry in told[:done] if split(entry.phase)[0] not in NOT_PHASES]
         found = _first_whole(store, phases)

@@ -56,7 +56,7 @@ class Untrusted(UsageError):
 def is_ours(store: Checkpoints, checkpoint: Checkpoint) -> bool:
     """Tells whether a checkpoint was written here, or somebody here has adopted it.
 
-    Outside of runs, a checkpoint counts as ours that brings nothing along that drives a run, unless a fetch has replaced its document.
+    Outside of runs, a checkpoint without a pipeline counts as ours, unless it was replaced.
 
     Args:
         checkpoint: as it was read just now, from its own ref or the head of its run.
@@ -156,7 +156,9 @@ def refusal(store: Checkpoints, checkpoint: Checkpoint, account: Sequence[str]) 
         return Untrusted(
             f"run {run} was not written in this repository", account, hint=f"if you trust it as it stands: git ckpt resume {run} --trust"
         )
-    way = roster.replaced(checkpoint.id).hint if store.is_replaced(checkpoint.id) else f"to go on without it: git ckpt remove {short}"
+    way = f"to go on without it: git ckpt remove {short}"
+    if store.is_replaced(checkpoint.id):
+        way = str(roster.replaced(checkpoint.id).hint)
     return Untrusted(
         f"checkpoint {short} of run {run} was not written in this repository; the newest that was is {ours.id[: ids.SHORT]}",
         account,

@@ -178,7 +178,9 @@ def _checkpoint_of(inner: AnyCheckpoints, path: str, limits: Limits) -> Checkpoi
 
 def _known(inner: AnyCheckpoints, head: tuple[str, str | None], worktree: Worktree) -> Checkpoint | None:
     """Returns the checkpoint of a submodule at a commit and a branch, with these files; None where there is none."""
-    alike = [entry for entry in inner.list(Query(git_sha=head[0])) if (entry.branch, entry.tree) == (head[1], worktree.tree)]
+    wanted = (head[1], worktree.tree)
+    linked = inner.list(Query(git_sha=head[0]))
+    alike = [entry for entry in linked if (entry.branch, entry.tree) == wanted]
     known_here = Roster.read(inner.repository, [entry.id for entry in alike])
     for entry in alike:
         if entry.trigger == SUBMODULE and known_here.is_ours(entry):
@@ -231,7 +233,8 @@ def problem(repository: Repository, path: bytes, checkpoint_id: str) -> str | No
         return f"no repository of it has the checkpoint {checkpoint_id}"
     try:
         found = next(there.cat_file.contents([ref], budget.DOCUMENT.size))
-        if found is not None and Roster.read(there, [checkpoint_id]).is_replaced(checkpoint_id, found[0]):
+        known = Roster.read(there, [checkpoint_id])
+        if found is not None and known.is_replaced(checkpoint_id, found[0]):
             return roster.replaced(checkpoint_id).message
         checkpoint = codec.decode_header(layout.document(found and found[1:], ref, "of the document"), ref)
         needed = [checkpoint.git_sha, checkpoint.tree, checkpoint.worktree.operation_commit if checkpoint.worktree else None]

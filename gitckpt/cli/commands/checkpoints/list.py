@@ -81,7 +81,8 @@ def list_(
             terminal.remark(f"these are the newest {_NEWEST}; all of them: git ckpt list --all")
     if replaced:
         shown = ", ".join(name[: ids.SHORT] for name in replaced)
-        terminal.warn(f"not what was written here, a fetch has replaced it: {shown}; to put it back: git ckpt verify --repair")
+        cure = "to put back what was written here: git ckpt verify --repair"
+        terminal.warn(f"replaced by a fetch: {shown}; {cure}")
     if problems:
         more = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
         terminal.warn(f"not a valid checkpoint: {problems[0].sentence}{more}; see: git ckpt doctor")

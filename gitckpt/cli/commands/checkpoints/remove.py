@@ -26,7 +26,7 @@ def remove(
     """Remove checkpoints by name, in the middle of a run too; or runs as a whole. Their objects are git's to collect.
 
     A run goes with its worktree, and stays where that holds what no checkpoint does, or somebody drives it.
-    What another worktree made, or a run that was started there, goes only after a question, or with --force.
+    What another worktree made or started goes only after a question, or with --force.
     """
     with open_store() as store:
         runs, found = _meant(store, ids)
@@ -57,7 +57,7 @@ def remove(
 
 
 def _require_consent(store: Store, names: Sequence[str]) -> None:
-    """Asks the person at the terminal whether what other worktrees made may go.
+    """Ask the person at the terminal whether what other worktrees made may go.
 
     Raises:
         UsageError: nobody can be asked, or the answer is no; nothing was removed.
@@ -65,16 +65,19 @@ def _require_consent(store: Store, names: Sequence[str]) -> None:
     elsewhere = store.made_elsewhere(names)
     if not elsewhere:
         return
-    lines = [f"{'run' if is_run_id(name) else 'checkpoint'} {_short(name)} was made in {place}" for name, place in elsewhere.items()]
-    if terminal.may_ask() and (terminal.ask("Remove it? [y/N] ", told=lines) or "").lower() in ("y", "yes"):
-        return
+    lines = [f"{_short(name)} was made in {place}" for name, place in elsewhere.items()]
+    if terminal.may_ask():
+        answer = terminal.ask("Remove it? [y/N] ", told=lines) or ""
+        if answer.lower() in ("y", "yes"):
+            return
     more = f" (and {len(lines) - 1} more of other worktrees)" if len(lines) > 1 else ""
-    command = f"git ckpt remove --force {' '.join(_short(name) for name in names)}"
-    raise UsageError(f"{lines[0]}{more}; nothing was removed", hint=f"to remove it all the same: {command}")
+    words = " ".join(_short(name).partition(" ")[2] for name in names)
+    hint = f"to remove it all the same: git ckpt remove --force {words}"
+    raise UsageError(f"{lines[0]}{more}; nothing was removed", hint=hint)
 
 
 def _short(name: str) -> str:
-    return name if is_run_id(name) else name[:SHORT]
+    return f"run {name}" if is_run_id(name) else f"checkpoint {name[:SHORT]}"
 
 
 def tell_what_stays(store: Store, removed: Collection[str]) -> None:

@@ -114,24 +114,25 @@ def _inputs(words: list[str]) -> dict[str, str]:
 
 
 def _meant(store: Store, *, no_run: bool) -> Checkpoint:
-    """Returns what `resume` without an id goes on with, and says what that starts.
+    """Return what `resume` without an id goes on with, and say what that starts.
 
-    It is the newest checkpoint of the unfinished run that was started in this worktree, or that has this worktree: of one that a pipeline
-    drives, or else of one that a program or a person does. Where there is none, it is the newest checkpoint of this worktree.
+    It is the unfinished run that was started in this worktree, or has it: one of a pipeline, or
+    else one of a program or a person. Without any, it is the newest checkpoint of this worktree.
 
     Args:
         no_run: whether only its worktree is opened, so that nothing starts.
 
     Raises:
-        AmbiguousError: several runs could be meant, and nobody can be asked; or those that could are of other worktrees.
+        AmbiguousError: several could be meant, and nobody can be asked; or only those of others.
         CkptError: the person at the terminal says no.
     """
     from gitckpt.store.runs.summary import RESUMABLE
 
     here = [run for run in store.unfinished_runs() if store.is_ours(run.newest)]
     newest = [store.newest(run.id) for run in here]
-    of_pipelines = [each for each, run in zip(newest, here, strict=True) if _has_pipeline(each) and run.status in RESUMABLE]
-    found = of_pipelines or [each for each in newest if not _has_pipeline(each)]
+    begun = [each for each, run in zip(newest, here, strict=True) if run.status in RESUMABLE]
+    found = [each for each in begun if _has_pipeline(each)]
+    found = found or [each for each in newest if not _has_pipeline(each)]
     if not found:
         return _driven_here(store) or _latest(store)
     if len(found) > 1:
@@ -142,32 +143,38 @@ def _meant(store: Store, *, no_run: bool) -> Checkpoint:
         return one
     if line:
         terminal.remark(f"resuming {line}")
-    if agents and terminal.may_ask() and (terminal.ask("Go on? [y/N] ") or "").lower() not in ("y", "yes"):
-        raise CkptError(f"run {one.run} was not resumed", hint=f"to resume it: git ckpt resume {one.run}")
+    if agents and terminal.may_ask():
+        answer = terminal.ask("Go on? [y/N] ") or ""
+        if answer.lower() not in ("y", "yes"):
+            hint = f"to resume it: git ckpt resume {one.run}"
+            raise CkptError(f"run {one.run} was not resumed", hint=hint)
     return one
 
 
 def _has_pipeline(checkpoint: Checkpoint) -> bool:
-    """Tells whether a pipeline drives a run."""
+    """Tell whether a pipeline drives a run."""
     return checkpoint.pipeline is not None and checkpoint.pipeline.name is not None
 
 
 def _account(store: Store, newest: Checkpoint) -> tuple[str, list[str]]:
-    """Returns in one line what resuming a run starts, and the agents that it calls."""
+    """Return in one line what resuming a run starts, and the agents that it calls."""
     from gitckpt.durable.driver.pipelines import outlook
 
     if not _has_pipeline(newest):
         return f"{newest.run} ({newest.phase}): opens its worktree", []
     step, agents = outlook(store, newest)
-    return (f"{newest.run} at {step}" + (f" (calls {', '.join(agents)})" if agents else "")) if step else "", agents
+    calls = f" (calls {', '.join(agents)})" if agents else ""
+    return f"{newest.run} at {step}{calls}" if step else "", agents
 
 
 def _chosen(store: Store, found: Sequence[Checkpoint]) -> Checkpoint:
-    """Returns the run that the person at the terminal chooses. Errors: as `_meant`."""
+    """Return the run that the person at the terminal chooses. Errors: as `_meant`."""
     lines = [_account(store, each)[0] or str(each.run) for each in found]
     if not terminal.may_ask():
-        raise AmbiguousError(f"{len(found)} runs could be meant", lines, hint="name one: git ckpt resume RUN")
-    told = ["several runs could be meant:", *(f"  {number}  {line}" for number, line in enumerate(lines, 1))]
+        what = f"{len(found)} runs could be meant"
+        raise AmbiguousError(what, lines, hint="name one: git ckpt resume RUN")
+    numbered = (f"  {number}  {line}" for number, line in enumerate(lines, 1))
+    told = ["several runs could be meant:", *numbered]
     said = terminal.ask(f"Which one? [1-{len(found)}, or nothing for none] ", told=told) or ""
     if not said.isascii() or not said.isdigit() or not 1 <= int(said) <= len(found):
         raise CkptError("no run was resumed", hint="name one: git ckpt resume RUN")
@@ -175,13 +182,17 @@ def _chosen(store: Store, found: Sequence[Checkpoint]) -> Checkpoint:
 
 
 def _driven_here(store: Store) -> Checkpoint | None:
-    """Returns the newest checkpoint of a run from here that somebody drives, which `resume` then names; None without one."""
-    driven = (run for run in store.runs() if run.status in DRIVEN and not store.made_elsewhere([run.id]))
+    """Return the newest checkpoint of a run from here that somebody drives, or None."""
+    driven = (run for run in store.runs() if run.status in DRIVEN)
+    driven = (run for run in driven if not store.made_elsewhere([run.id]))
     return next((store.newest(run.id) for run in driven if store.is_ours(run.newest)), None)
 
 
 def _latest(store: Store) -> Checkpoint:
-    """Returns the newest checkpoint of this worktree, unless unfinished runs of pipelines were started in others. Errors: as `_meant`."""
+    """Return the newest checkpoint of this worktree, where no other has a run to resume.
+
+    Errors: as `_meant`.
+    """
     from gitckpt.store.records import finder
     from gitckpt.store.runs.summary import RESUMABLE
 
@@ -196,7 +207,8 @@ def _latest(store: Store) -> Checkpoint:
             others.append(_account(store, newest)[0] or run.id)
     if others:
         what = "no unfinished run was started in this worktree; in others"
-        raise AmbiguousError(what, others, hint="name one: git ckpt resume RUN; for the newest checkpoint here: git ckpt resume latest")
+        hint = "name one: git ckpt resume RUN; for the newest checkpoint here: git ckpt resume latest"
+        raise AmbiguousError(what, others, hint=hint)
     return store.read(store.find(finder.LATEST))
 
 

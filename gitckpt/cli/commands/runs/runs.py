@@ -193,7 +193,8 @@ def _event_lines(history: History) -> list[str]:
 def _meant(store: Store, text: str | None) -> str:
     """Returns the run that a person means.
 
-    By default it is the one whose worktree this is, else the newest that was started in this worktree, else the newest of ours.
+    By default it is the one that has this worktree, else the newest that was started in it, else
+    the newest of ours.
     """
     if text is not None:
         return store.find_run(text)
@@ -201,7 +202,8 @@ def _meant(store: Store, text: str | None) -> str:
         return store.run
     runs = store.runs()
     ours = [each for each in runs if store.is_ours(each.newest)]
-    newest = next((each for each in ours if not store.made_elsewhere([each.id])), ours[0] if ours else None)
+    here = (each for each in ours if not store.made_elsewhere([each.id]))
+    newest = next(here, ours[0] if ours else None)
     if newest is None and runs:
         raise NotFoundError("every run was written elsewhere, and fetched", hint="name one of those that are there: git ckpt runs")
     if newest is None:
