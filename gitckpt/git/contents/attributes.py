@@ -39,6 +39,15 @@ _AS_IS = {"filemode": "true", "symlinks": "true", "ignorecase": "false", "precom
 _COMMANDS = ("clean", "smudge", "process")
 
 
+_AUTOCRLF, _EOL, _DIGEST = "core.autocrlf=true", "core.eol=crlf", "attributes="
+_LINE_ENDS = {
+    "": ("core.autocrlf=false", "core.eol=lf"),
+    _AUTOCRLF: (_AUTOCRLF,),
+    _EOL: ("core.autocrlf=false", _EOL),
+}
+"""By setting that makes CRLF of line ends: the settings under which git does the same."""
+
+
 @dataclass(frozen=True, slots=True)
 class Configured:
     """What git's configuration says of conversions."""
@@ -60,6 +69,13 @@ class Configured:
 
     takes_as_is: bool = True
     """Whether names, modes and links are what the file system says they are."""
+
+    @property
+    def line_ends(self) -> str:
+        """The setting that makes git write CRLF where a blob has LF; "" for none."""
+        if self.autocrlf:
+            return _AUTOCRLF if self.autocrlf == "true" else ""
+        return _EOL if self.eol == "crlf" else ""
 
     @classmethod
     def of(cls, settings: Mapping[str, Sequence[str]]) -> Configured:
@@ -163,6 +179,43 @@ def rules(repository: Repository, configured: Configured, directories: Iterable[
     if not configured.autocrlf and not is_unseen and not is_elsewhere and not any(_CONVERTING.search(content) for _, content in sources):
         return None
     return AttributeRules(configured, tuple(sources))
+
+
+def settings(repository: Repository, configured: Configured) -> bytes:
+    """Return the settings outside of the files that decide their bytes.
+
+    A line each; b"" where nothing outside converts. Filters are left out: people configure LFS for
+    all repositories at once.
+
+    Args:
+        repository: seen from the worktree.
+        configured: what the configuration says.
+    """
+    contents = map(_content, _outside(repository, configured))
+    sources = [content for content in contents if content and _CONVERTING.search(content)]
+    if configured.tree:
+        sources.append(os.fsencode(configured.tree))
+    lines = [configured.line_ends] if configured.line_ends else []
+    if sources:
+        joined = b"".join(b"%d %s" % (len(source), source) for source in sources)
+        lines.append(_DIGEST + object_hash("sha1", joined).hexdigest())
+    return "".join(f"{line}\n" for line in lines).encode("ascii")
+
+
+def line_end_options(settings: bytes) -> tuple[str, ...]:
+    """Return options by which git writes line ends as under some `settings`."""
+    first = settings.partition(b"\n")[0].decode("ascii", "replace")
+    words = _LINE_ENDS.get(first, _LINE_ENDS[""])
+    return tuple(word for setting in words for word in ("-c", setting))
+
+
+def have_same_attributes(settings: bytes, others: bytes) -> bool:
+    """Tell whether two `settings` have the same attributes outside of the files."""
+    return _digest(settings) == _digest(others)
+
+
+def _digest(settings: bytes) -> bytes:
+    return settings.partition(_DIGEST.encode())[2]
 
 
 def treatments(index: PrivateIndex, configured: Configured, paths: Collection[bytes]) -> dict[bytes, Treatment]:

@@ -287,13 +287,20 @@ class Conversions:
             pack.write(self._index.repository, items)
 
 
-def written_by_git(index: PrivateIndex, wanted: Sequence[tuple[str, bytes]], *, is_filtered: bool) -> list[bytes | None]:
+def written_by_git(
+    index: PrivateIndex,
+    wanted: Sequence[tuple[str, bytes]],
+    *,
+    is_filtered: bool,
+    options: Sequence[str] = (),
+) -> list[bytes | None]:
     """Returns what git writes to the worktree for each of some blobs; None where it cannot.
 
     Args:
         index: of the worktree.
         wanted: oids, each with the path at which it would be written.
         is_filtered: whether a filter applies: where it fails, git goes on without it, and nothing is known of any of them.
+        options: for git, before its command.
 
     Raises:
         GitError: git cannot be run.
@@ -304,18 +311,20 @@ def written_by_git(index: PrivateIndex, wanted: Sequence[tuple[str, bytes]], *, 
     mark = os.urandom(16).hex()  # the sizes that git prints are those of the blobs
     plain = [(oid, path) for oid, path in wanted if not path.startswith((b" ", b"\t"))]  # git takes spaces there for its own
     data = b"".join(b"%s %s\0" % (oid.encode(), path) for oid, path in plain)
-    done = index.run("cat-file", "-z", "--filters", f"--batch={mark} %(objectname)", data=data, ok=(0, 128))
+    words = [*options, "cat-file", "-z", "--filters", f"--batch={mark} %(objectname)"]
+    done = index.run(*words, data=data, ok=(0, 128))
     parts = done.out.split(b"%s " % mark.encode())[1:]
     if is_filtered and _FAILED in done.complaint:
         return [None] * len(wanted)
     found: dict[bytes, bytes | None] = {}
     if done.code == 0 and len(parts) == len(plain):
         found = {path: part.partition(b"\n")[2][:-1] for (_, path), part in zip(plain, parts, strict=True)}
-    return [found[path] if path in found else _one(index, oid, path) for oid, path in wanted]
+    return [found[path] if path in found else _one(index, oid, path, options) for oid, path in wanted]
 
 
-def _one(index: PrivateIndex, oid: str, path: bytes) -> bytes | None:
-    done = index.run("cat-file", "--filters", f"--path={os.fsdecode(path)}", oid, ok=(0, 128))
+def _one(index: PrivateIndex, oid: str, path: bytes, options: Sequence[str]) -> bytes | None:
+    words = [*options, "cat-file", "--filters", f"--path={os.fsdecode(path)}"]
+    done = index.run(*words, oid, ok=(0, 128))
     return done.out if done.code == 0 and _FAILED not in done.complaint else None
 
 

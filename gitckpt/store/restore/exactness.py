@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 from gitckpt.git.contents import attributes, conversion, raw_files
 from gitckpt.git.contents.attributes import Configured
@@ -18,6 +18,7 @@ from gitckpt.store.snapshot import manifest
 from gitckpt.store.snapshot.manifest import Contents
 
 _AT_ONCE = 1000
+_CRLF = b"\r\n"
 
 
 @dataclass(slots=True)
@@ -27,8 +28,8 @@ class Exactness:
     raw: dict[bytes, str] = field(default_factory=dict)
     """Those whose bytes the snapshot holds: oids by path."""
 
-    alike: dict[bytes, str | None] = field(default_factory=dict)
-    """Those of which git stores the same here and there, while their bytes differ: oids of the bytes here; None for as git writes them."""
+    alike: dict[bytes, str] = field(default_factory=dict)
+    """Those of which git stores the same here and there, and whose bytes differ: their oids here."""
 
     same: set[bytes] = field(default_factory=set)
     """Those whose bytes are here already: they stay, whatever git would make of them by other attributes."""
@@ -45,18 +46,31 @@ class Exactness:
     converted: set[bytes] = field(default_factory=set)
     """Files that git converts by the attributes that are there before."""
 
+    line_ends: tuple[str, ...] = ()
+    """Options by which git writes the captured line ends; () where none are needed, or known."""
+
+    coming: Collection[bytes] = ()
+    """The files that git writes by the settings of now, where `line_ends` are others."""
+
+    is_unsure: bool = False
+    """Whether the settings of the capture are not known: then what git stores the same of stays."""
+
     written: set[bytes] = field(default_factory=set)
     """What an index is to take note of, as somebody else than git has written it."""
 
 
 def plan(
-    repository: Repository, found: Contents, wanted: Contents, differing: Iterable[Difference], is_within: Callable[[bytes], bool]
+    repository: Repository,
+    found: Contents,
+    wanted: Contents,
+    differing: Iterable[Difference],
+    is_within: Callable[[bytes], bool],
 ) -> Exactness:
     """Returns what is to be done.
 
     Args:
         repository: seen from the worktree.
-        found: what it holds.
+        found: what it holds; its `conversion` says which settings are those of now.
         wanted: what it shall hold.
         differing: what git writes or deletes.
         is_within: tells whether the restore is about a path.
@@ -69,6 +83,14 @@ def plan(
     made = Exactness(is_within=is_within, stale=set(wanted.stale))
     if any(os.path.basename(path) == attributes.FILE for path in touched):
         made.touched = touched.keys()
+    unknown = after.keys() - before.keys() - touched.keys()
+    before |= _oids_here(repository, list(filter(is_within, unknown)))
+    then = attributes.line_end_options(wanted.conversion)
+    has_attributes = attributes.have_same_attributes(wanted.conversion, found.conversion)
+    made.is_unsure = wanted.is_of_commit or not has_attributes
+    if not wanted.is_of_commit and then != attributes.line_end_options(found.conversion):
+        made.line_ends = then
+        made.coming = {path for path, comes in touched.items() if comes and path not in after}
     for path, oid in after.items():
         if not is_within(path):
             continue
@@ -76,20 +98,56 @@ def plan(
         if path not in touched and before.get(path) == oid and not is_stale:
             made.same.add(path)
             continue
+        if path not in touched and path not in before:
+            continue  # it is to be skipped, and git leaves it away as well
         if touched.get(path, True):
             made.raw[path] = oid
         if path not in touched:
-            made.alike[path] = before.get(path)
+            made.alike[path] = before[path]
     if before:
-        there = manifest.regular_files(repository, wanted.files)
-        for path, oid in before.items():
-            if path in there and path not in after and path not in touched and is_within(path):
-                made.alike[path] = oid
-    gone = [path for path, there_now in zip(made.alike, raw_files.bytes_of(repository, made.alike), strict=True) if there_now is None]
-    for path in gone:  # it is to be skipped, and git leaves it away as well
-        del made.alike[path]
-        made.raw.pop(path, None)
+        blobs = manifest.regular_files(repository, wanted.files)
+        apart = after.keys() | touched.keys()
+        alike = {path: oid for path, oid in before.items() if path in blobs and path not in apart}
+        alike = {path: oid for path, oid in alike.items() if is_within(path)}
+        made.alike |= _changed_since(repository, made, alike, blobs)
     return made
+
+
+def _oids_here(repository: Repository, paths: Collection[bytes]) -> dict[bytes, str]:
+    """Return the oids of the bytes of files as they are on the disk, where there is one."""
+    contents = zip(paths, raw_files.bytes_of(repository, paths), strict=True)
+    kind = repository.object_format
+    return {path: object_id("blob", data, kind) for path, data in contents if data is not None}
+
+
+def _changed_since(
+    repository: Repository,
+    planned: Exactness,
+    alike: Mapping[bytes, str],
+    blobs: Mapping[bytes, str],
+) -> dict[bytes, str]:
+    """Return the files that do not hold the bytes that were captured.
+
+    Args:
+        repository: seen from the worktree.
+        planned: says how they were written then; the others are added to its `same`.
+        alike: of which git stores the same, and writes something else by now: oids of their bytes.
+        blobs: what git stores, of all files.
+    """
+    if planned.touched is not None and (planned.line_ends or planned.is_unsure):
+        return {}  # `bring_back` looks, once the attributes are there by which they were written
+    if planned.is_unsure:
+        planned.same.update(alike)
+        return {}
+    if not planned.line_ends or not alike:
+        return dict(alike)
+    with PrivateIndex(repository) as index:
+        written = _written(index, list(alike), blobs, planned.line_ends)
+    kind = repository.object_format
+    contents = {path: data for path, data in written.items() if data is not None}
+    captured = {path: object_id("blob", data, kind) for path, data in contents.items()}
+    planned.same.update(path for path, oid in alike.items() if captured.get(path) == oid)
+    return {path: oid for path, oid in alike.items() if path not in planned.same}
 
 
 def missing(repository: Repository, planned: Exactness) -> list[tuple[bytes, str]]:
@@ -113,14 +171,11 @@ def prepare(index: PrivateIndex, planned: Exactness, configured: Configured, exp
         BusyError: one has changed.
     """
     repository = index.repository
-    blobs = manifest.regular_files(repository, expected) if planned.alike or planned.raw or planned.touched is not None else {}
-    as_git = [path for path, oid in planned.alike.items() if oid is None]
-    written = dict(zip(as_git, conversion.written_by_git(index, [(blobs[path], path) for path in as_git], is_filtered=False), strict=True))
+    has_any = planned.alike or planned.raw or planned.coming or planned.touched is not None
+    blobs = manifest.regular_files(repository, expected) if has_any else {}
     changed = []
     for path, data in zip(planned.alike, raw_files.bytes_of(repository, planned.alike), strict=True):
-        oid = planned.alike[path]
-        is_same = data is not None and (data == written[path] if oid is None else object_id("blob", data, repository.object_format) == oid)
-        if not is_same:
+        if data is None or object_id("blob", data, repository.object_format) != planned.alike[path]:
             changed.append(os.fsdecode(path))
     if changed:
         raise BusyError(
@@ -147,13 +202,19 @@ def bring_back(index: PrivateIndex, planned: Exactness, configured: Configured, 
     plain = {path for path in planned.alike if path not in planned.raw or path in stale}
     if planned.touched is not None:
         planned.converted |= _converted(index, planned, configured, blobs)
-    wanted = sorted(plain | planned.converted)
+    wanted = sorted(plain | planned.converted | set(planned.coming))
     for at in range(0, len(wanted), _AT_ONCE):
         some = wanted[at : at + _AT_ONCE]
-        written = conversion.written_by_git(index, [(blobs[path], path) for path in some], is_filtered=False)
-        for path, data, now in zip(some, written, raw_files.bytes_of(index.repository, some), strict=True):
+        text = _text(index, planned, configured, some)
+        others = [path for path in some if path not in text and path not in planned.coming]
+        written = _written(index, others, blobs)
+        written |= _written(index, sorted(text), blobs, planned.line_ends)
+        for path, now in zip(written, raw_files.bytes_of(index.repository, written), strict=True):
+            data = written[path]
             if data is None:
                 raise WorktreeError(f"git cannot write {os.fsdecode(path)}", hint="go back to what was there before: git ckpt undo")
+            if planned.is_unsure and path in text and _is_same_text(data, now):
+                continue
             if data != now:
                 raw_files.put(index.repository, path, data)
                 plain.add(path)
@@ -161,6 +222,37 @@ def bring_back(index: PrivateIndex, planned: Exactness, configured: Configured, 
     raw_files.refresh(index, plain | (planned.raw.keys() - stale))
     raw_files.bring_back(index.repository, {path: planned.raw[path] for path in stale})
     planned.written = (plain | planned.raw.keys()) - stale
+
+
+def _text(
+    index: PrivateIndex,
+    planned: Exactness,
+    configured: Configured,
+    paths: Sequence[bytes],
+) -> set[bytes]:
+    """Return the files of which git converts line ends alone, where settings matter."""
+    if not (planned.line_ends or planned.is_unsure):
+        return set()
+    found = attributes.treatments(index, configured, paths)
+    return {path for path, how in found.items() if how.is_text and not how.is_rewritten}
+
+
+def _is_same_text(data: bytes, other: bytes | None) -> bool:
+    """Tell whether two contents differ in line ends at most."""
+    return other is not None and data.replace(_CRLF, b"\n") == other.replace(_CRLF, b"\n")
+
+
+def _written(
+    index: PrivateIndex,
+    paths: Sequence[bytes],
+    blobs: Mapping[bytes, str],
+    options: Sequence[str] = (),
+) -> dict[bytes, bytes | None]:
+    """Return what git writes for each of some files; links and submodules are left out."""
+    files = [path for path in paths if path in blobs]
+    wanted = [(blobs[path], path) for path in files]
+    contents = conversion.written_by_git(index, wanted, is_filtered=False, options=options)
+    return dict(zip(files, contents, strict=True))
 
 
 def _converted(index: PrivateIndex, planned: Exactness, configured: Configured, blobs: Mapping[bytes, str]) -> set[bytes]:

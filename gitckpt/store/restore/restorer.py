@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 
-from gitckpt.git.contents import raw_files
+from gitckpt.git.contents import attributes, raw_files
 from gitckpt.git.contents.exchange import Interference
 from gitckpt.git.graph import partial
 from gitckpt.git.objects import diff
@@ -228,6 +228,9 @@ class _Restore:
         captured = self._capture(index, also)
         found = manifest.read(self._repository, self._objects, captured.worktree.tree, self._head)
         found.files = self._files_there(index, captured, found)
+        configured = self._limits.conversions(self._repository)
+        # A capture leaves them out where nothing converts; attributes that come back may.
+        found.conversion = attributes.settings(self._repository, configured)
         return captured, found
 
     def _files_there(self, index: PrivateIndex, captured: Captured, found: Contents) -> str:

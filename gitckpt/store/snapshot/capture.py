@@ -184,12 +184,16 @@ class _Capture:
         is_flagged = any(flag != manifest.SKIPPED or settings is None for flag in seen.flags)
         dirty = bool(stages or is_flagged or under_way or files != base)
         converted = tuple(sorted(self._converted))
-        if not dirty and settings is None and raw is None and not directories and not modes:
+        outside = attributes.settings(self._repository, rules.configured) if rules else b""
+        is_plain = settings is None and raw is None and not (outside or directories or modes)
+        if is_plain and not dirty:
             found = Worktree(dirty=False, omitted=omitted, converted=converted)  # no file was read: there are no suspects
             looked_at = seen.directories if not omitted and not converted else None
             return Captured(found, files, seen.submodules.keys(), looked_at, inexact.left, is_as_stored=rules is None)
         stale = inexact.stale(seen.changed, seen.staged)
-        content = manifest.Contents(files, stages, seen.flags, sparse=settings, raw=raw, stale=stale, directories=directories, modes=modes)
+        content = manifest.Contents(files, stages, seen.flags, sparse=settings, raw=raw, stale=stale)
+        content.conversion = outside
+        content.directories, content.modes = directories, modes
         needed = None
         if under_way:
             content.operation = operation.collect(self._repository)

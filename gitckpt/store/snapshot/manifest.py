@@ -45,8 +45,8 @@ if TYPE_CHECKING:
 
 
 INTENT, ASSUMED, SKIPPED, ABSENT = "intent-to-add", "assume-unchanged", "skip-worktree", "absent"
-RAW = b"raw"
-"""The entry of a snapshot's tree."""
+RAW, CONVERSION = b"raw", b"conversion"
+"""Entries of a snapshot's tree."""
 
 INTENDED = {"executable": intent.EXECUTABLE, "link": intent.LINK}
 """Flags of entries that were added in intent only: their modes, where they are not those of a plain file."""
@@ -80,6 +80,9 @@ class Contents:
 
     stale: Sequence[bytes] = ()
     """Those among them that `git status` calls changed by their size alone: git would stage what the index has already."""
+
+    conversion: bytes = b""
+    """What `attributes.settings` returned when the files were captured."""
 
     directories: list[bytes] = field(default_factory=list)
     """Those that hold no file of the snapshot; none that is above another one."""
@@ -186,6 +189,8 @@ def write(repository: Repository, objects: Objects, content: Contents) -> str:
         whole[RAW] = (DIRECTORY, content.raw)
     if content.stale:
         whole[b"stale"] = (FILE, put("blob", b"".join(path + b"\0" for path in sorted(content.stale))))
+    if content.conversion:
+        whole[CONVERSION] = (FILE, put("blob", content.conversion))
     if content.directories:
         whole[b"directories"] = (FILE, put("blob", b"".join(path + b"\0" for path in content.directories)))
     if content.modes:
@@ -231,6 +236,7 @@ def read(repository: Repository, objects: Objects, tree: str | None, commit: str
         sparse=reader.blob(parts[b"sparse"][1]) if b"sparse" in parts else None,
         raw=parts[RAW][1] if RAW in parts else None,
         stale=reader.blob(parts[b"stale"][1]).split(b"\0")[:-1] if b"stale" in parts else (),
+        conversion=reader.blob(parts[CONVERSION][1]) if CONVERSION in parts else b"",
         directories=reader.blob(parts[b"directories"][1]).split(b"\0")[:-1] if b"directories" in parts else [],
         modes={path: int(mode, 8) & 0o777 for mode, _, path in modes if re.fullmatch(rb"[0-7]{1,6}", mode)},
     )
