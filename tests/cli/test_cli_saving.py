@@ -39,6 +39,27 @@ def test_save_prints_the_id_and_tells_a_person_what_it_holds(ckpt: Ckpt, checkou
     assert set(checkout.refs("refs/ckpt/trees")) == {f"refs/ckpt/trees/{dirty.out.strip()}"}
 
 
+@pytest.mark.parametrize("within", [False, True])
+def test_save_counts_changed_submodules(ckpt: Ckpt, main_checkout: Checkout, make_checkout: Callable[..., Checkout], within: bool) -> None:
+    inner, outer = make_checkout("inner"), make_checkout("outer")
+    for made in (inner, outer):
+        made.commit("first", README="hello\n")
+    local = ("-c", "protocol.file.allow=always")
+    outer.git(*local, "submodule", "--quiet", "add", str(inner.path), "deep")
+    outer.commit("deep")
+    main_checkout.git(*local, "submodule", "--quiet", "add", str(outer.path), "lib")
+    main_checkout.git(*local, "submodule", "--quiet", "update", "--init", "--recursive")
+    main_checkout.commit("lib")
+    clean = ckpt("save", at=main_checkout)
+    assert " with a clean worktree on commit " in clean.err
+    main_checkout.write("lib/deep/README" if within else "lib/README", "changed\n")
+    done = ckpt("save", at=main_checkout)
+    assert " with a clean worktree and 1 changed submodule on commit " in done.err
+    main_checkout.write("README", "changed\n")
+    done = ckpt("save", at=main_checkout)
+    assert " with uncommitted changes and 1 changed submodule on commit " in done.err
+
+
 @pytest.mark.parametrize("kind", ["fifo", "socket"])
 def test_a_worktree_is_not_called_clean_of_which_something_is_not_captured(ckpt: Ckpt, main_checkout: Checkout, kind: str) -> None:
     path = main_checkout.path / "README"

@@ -84,8 +84,9 @@ def capture(store: AnyCheckpoints, found: Worktree, paths: Collection[bytes], li
         except CkptError as error:
             failed[path] = error.message
             continue
-        files = checkpoint.worktree
-        made.append(Submodule(texts[path], checkpoint.id, checkpoint.git_sha, dirty=files is not None and files.dirty))
+        files = checkpoint.worktree or CLEAN
+        is_dirty = files.dirty or any(submodule.dirty for submodule in files.submodules)
+        made.append(Submodule(texts[path], checkpoint.id, checkpoint.git_sha, dirty=is_dirty))
     done = {one.path for one in made} | {quoted(modules.unquoted(one.path) + b"/") for one in made}
     omitted = [
         replace(entry, reason=f"a submodule that could not be captured: {failed[path]}", dirty=None)

@@ -75,6 +75,8 @@ def save(
             left = captured.warn(checkpoint)
         clean = "the files as committed" if left else "a clean worktree"
         what = "no files" if files is None else "uncommitted changes" if files.dirty else clean
+        changed = sum(submodule.dirty for submodule in files.submodules) if files is not None else 0
+        what += f" and {changed} changed submodule{'s' if changed > 1 else ''}" if changed else ""
         what += f" ({left} not captured)" if left else ""
         where = f"commit {checkpoint.git_sha[:10]}" if checkpoint.git_sha else "an unborn branch"
         terminal.remark(f"saved {label} with {what} on {where}")
