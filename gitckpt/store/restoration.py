@@ -30,6 +30,7 @@ class Restoration(Upkeep):
         checkpoint: Checkpoint | str,
         paths: Sequence[_Path] | None = None,
         *,
+        index: bool = False,
         dry_run: bool = False,
         announce: Callable[[Sequence[str]], None] = lambda _: None,
         trust: bool = False,
@@ -41,10 +42,11 @@ class Restoration(Upkeep):
         Args:
             checkpoint: a checkpoint, or its full id.
             paths: only these, from the top of the worktree, which is "."; by default all, with what is staged and an operation in progress.
+            index: whether the entries of `paths` in the index come back, too; without `paths` they always do.
             dry_run: whether to say only what would change.
-            announce: is told, before the first file is replaced, what it means that the checkpoint is of another commit or branch than
-                HEAD, or in the middle of an operation, a sentence each; `apart` of the result says it afterwards. Not called where there
-                is nothing to say.
+            announce: is told, before anything is changed, what a person should know, a sentence each: that the
+                checkpoint is of another commit or branch than HEAD, or in the middle of an operation (`apart` of the
+                result), and what else `remarks` has. Not called where there is nothing to say.
             trust: whether a rebase in progress that was captured elsewhere may bring the commands that it runs when it goes on; and
                 whether a checkpoint whose document a fetch has replaced may be restored.
 
@@ -57,7 +59,16 @@ class Restoration(Upkeep):
 
         require_callable("announce", announce)
         names = _named(paths) if paths is not None else []
-        return restorer.restore(self._checkpoints, self._given(checkpoint), names, dry_run=dry_run, announce=announce, trusted=trust)
+        given = self._given(checkpoint)
+        return restorer.restore(
+            self._checkpoints,
+            given,
+            names,
+            index=index,
+            dry_run=dry_run,
+            announce=announce,
+            trusted=trust,
+        )
 
     def undo(self, *, dry_run: bool = False, announce: Callable[[Sequence[str]], None] = lambda _: None) -> Restored:
         """Takes the newest `restore` in this worktree back; called again, the one before it, up to the first.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -44,7 +45,8 @@ def saved(save: Save, checkout: Checkout) -> str:
     return made
 
 
-CHANGES = "change  README\ndelete  added\\nlater\ndelete  gone\nadd     new dir/new\nstage   staged\n"
+FILES = "change  README\ndelete  added\\nlater\ndelete  gone\nadd     new dir/new\n"
+CHANGES = f"{FILES}stage   staged\n"
 
 
 def said(done: Outcome, *places: Checkout | Path) -> tuple[int, str, str]:
@@ -105,10 +107,10 @@ class TestRestore:
             ("", ["README"], "change  README\n"),
             ("", ["new dir", "gone"], "delete  gone\nadd     new dir/new\n"),
             ("", ["./new dir//new", "new dir/../gone"], "delete  gone\nadd     new dir/new\n"),
-            ("", ["."], CHANGES),
+            ("", ["."], FILES),
             ("new dir", ["new"], "add     new dir/new\n"),
             ("new dir", ["."], "add     new dir/new\n"),
-            ("new dir", ["..", "new"], CHANGES),
+            ("new dir", ["..", "new"], FILES),
             ("new dir", ["../README"], "change  README\n"),
             ("", ["TOP/README"], "change  README\n"),
         ],
@@ -118,6 +120,28 @@ class TestRestore:
         done = ckpt("restore", saved, "--", *words, at=checkout.path / at)
         remark = "what was here is in checkpoint SHORT; to go back: git ckpt undo\n"
         assert said(done) == (0, expected, remark)
+
+    @pytest.mark.parametrize("index", [False, True])
+    def test_paths_change_the_index_only_with_index(self, ckpt: Ckpt, save: Save, checkout: Checkout, index: bool) -> None:
+        checkout.commit("first", **{"d/a": "one\n"})
+        made = save(checkout)
+        checkout.commit("later", **{"d/a": "two\n", "d/since": "since\n"})
+        checkout.write("d/a", "three\n")
+        checkout.git("add", "d/a")
+        entries = checkout.git("ls-files", "--stage")
+        words = ["--index"] if index else []
+        done = ckpt("restore", *words, made, "--", "d", at=checkout)
+        assert done.out == "change  d/a\ndelete  d/since\n"
+        assert files(checkout) == {"README": "hello\n", "d/a": "one\n"}
+        staged = checkout.git("diff", "--cached", "--name-status")
+        if index:
+            assert staged == "M\td/a\nD\td/since"
+        else:
+            assert (staged, checkout.git("ls-files", "--stage")) == ("M\td/a", entries)
+        ckpt("undo", at=checkout)
+        assert files(checkout) == {"README": "hello\n", "d/a": "three\n", "d/since": "since\n"}
+        assert checkout.git("ls-files", "--stage") == entries
+        assert checkout.git("status", "--porcelain") == "M  d/a"
 
     @pytest.mark.parametrize("path", ["..", "../x", "new dir/../../x", "/etc/passwd", "TOP-beside/x"])
     def test_paths_outside(self, ckpt: Ckpt, checkout: Checkout, saved: str, path: str) -> None:
@@ -172,24 +196,19 @@ class TestApart:
         checkout.git("checkout", "--quiet", "--force", "-b", "topic")
         head = checkout.commit("elsewhere", README="elsewhere\n")
         before = (
-            "warning: HEAD stays at commit SHORT (topic), and the files will be those of a checkpoint at commit "
-            f"SHORT ({branch}): git status "
-            "will show what differs as changes, and a commit would put them on topic; a worktree at that commit: git ckpt resume SHORT\n"
-        )
-        after = (
-            f"HEAD is still at commit SHORT (topic), and the files are those of a checkpoint at commit SHORT ({branch}): git status "
-            "shows what differs as changes, and a commit puts them on topic; a worktree at that commit: git ckpt resume SHORT\n"
+            f"warning: HEAD stays at commit SHORT (topic); the files of commit SHORT ({branch}) show as "
+            "changes there; to work at that commit: git ckpt resume SHORT\n"
         )
         assert said(ckpt("restore", "--dry-run", made, at=checkout)) == (0, "change  README\n", f"{before}nothing was changed\n")
         done = ckpt("restore", made, at=checkout)
-        assert said(done) == (0, "change  README\n", f"{before}{after}{self.BACK}")
-        assert done.err.count(f"commit {head[:8]} (topic)") == 2
-        assert done.err.count(f"git ckpt resume {made[:8]}\n") == 2
+        assert said(done) == (0, "change  README\n", f"{before}{self.BACK}")
+        assert done.err.count(f"commit {head[:8]} (topic)") == 1
+        assert done.err.count(f"git ckpt resume {made[:8]}\n") == 1
         assert checkout.git("rev-parse", "HEAD") == head
         assert checkout.git("status", "--porcelain") == "MM README"
         forward = "what was here is in checkpoint SHORT; to go forward again: git ckpt redo\n"
         assert said(ckpt("undo", at=checkout)) == (0, "change  README\n", forward)
-        before = before.replace("the files will be those of", "these files will be of")
+        before = before.replace("the files of", "these files of")
         assert said(ckpt("-q", "restore", made, "--", "README", at=checkout)) == (0, "change  README\n", before)
 
     def test_undo_across_a_commit(self, ckpt: Ckpt, save: Save, checkout: Checkout, branch: str) -> None:
@@ -199,16 +218,13 @@ class TestApart:
         ckpt("restore", made, at=checkout)
         checkout.git("commit", "--quiet", "--all", "--message", "in between")
         done = ckpt("undo", at=checkout)
-        where = f"at commit SHORT ({branch})"
+        where = f"commit SHORT ({branch})"
         assert said(done) == (
             0,
             "change  README\n",
             (
-                f"warning: HEAD stays {where}, and the files will be those of a checkpoint {where}: git status will "
-                "show what differs as changes, "
-                f"and a commit would put them on {branch}; a worktree at that commit: git ckpt resume SHORT\n"
-                f"HEAD is still {where}, and the files are those of a checkpoint {where}: git status shows what differs as changes, "
-                f"and a commit puts them on {branch}; a worktree at that commit: git ckpt resume SHORT\n"
+                f"warning: HEAD stays at {where}; the files of {where} show as changes there; "
+                "to work at that commit: git ckpt resume SHORT\n"
                 "what was here is in checkpoint SHORT; to go forward again: git ckpt redo\n"
             ),
         )
@@ -222,11 +238,8 @@ class TestApart:
             0,
             "change  README\n",
             (
-                f"warning: HEAD stays at commit SHORT (topic), and the checkpoint was made on {branch}, at the same "
-                "commit: a commit would go to "
-                f"topic; to be on the other one: git switch {branch}\n"
-                f"HEAD is still at commit SHORT (topic), and the checkpoint was made on {branch}, at the same commit: a commit goes to "
-                f"topic; to be on the other one: git switch {branch}\n{self.BACK}"
+                f"warning: HEAD stays at commit SHORT (topic); the checkpoint was made on {branch}, "
+                f"at the same commit; to be there: git switch {branch}\n{self.BACK}"
             ),
         )
         checkout.git("checkout", "--quiet", "--detach")
@@ -234,11 +247,68 @@ class TestApart:
             0,
             "change  README\n",
             (
-                "warning: HEAD stays at commit SHORT (detached), and the checkpoint was made on topic, at the same "
-                "commit: a commit would go to "
-                "no branch; to be on the other one: git switch topic\nnothing was changed\n"
+                "warning: HEAD stays at commit SHORT (detached); the checkpoint was made on topic, "
+                "at the same commit; to be there: git switch topic\nnothing was changed\n"
             ),
         )
+
+    @pytest.mark.parametrize("is_step", [False, True])
+    def test_each_warning_comes_once_and_is_short(
+        self,
+        ckpt: Ckpt,
+        save: Save,
+        checkout: Checkout,
+        monkeypatch: pytest.MonkeyPatch,
+        is_step: bool,
+    ) -> None:
+        """What is left out is told with what the restore means, before the first file changes."""
+        checkout.write("README", "captured\n")
+        left = [".env", *(f"{number}.pem" for number in range(9))]
+        for name in left:
+            checkout.write(name, "secret\n")
+        if is_step:
+            first = save(checkout)
+            checkout.write("README", "typed\n")
+            ckpt("restore", first, at=checkout)
+            words = ["undo"]
+        else:
+            words = ["restore", save(checkout)]
+        for name in left:
+            (checkout.path / name).unlink()
+        checkout.git("commit", "--quiet", "--allow-empty", "--message", "since")
+        checkout.write("README", "now\n")
+        seen: list[str] = []
+        warn = terminal.warn
+
+        def note(sentence: str) -> None:
+            seen.append((checkout.path / "README").read_text())
+            warn(sentence)
+
+        monkeypatch.setattr(terminal, "warn", note)
+        lines = ckpt(*words, at=checkout).err.splitlines()
+        warnings = [line for line in lines if line.startswith("warning: ")]
+        assert len(warnings) == len(set(warnings)) == 2
+        assert all(len(line) <= 160 for line in warnings)
+        assert "10 paths left out of the checkpoint and missing here: .env, 0.pem, 1.pem and 7 more" in lines[1]
+        assert "; see why: git ckpt show " in lines[1]
+        assert seen == ["now\n"] * 2
+        assert [line for line in lines if "HEAD" in line] == lines[:1]
+
+    @pytest.mark.parametrize("paths", [[], ["d"], ["."]])
+    def test_names_only_what_is_missing_within_the_paths(self, ckpt: Ckpt, save: Save, checkout: Checkout, paths: list[str]) -> None:
+        for name in (".env", "d/.env", "kept.pem"):
+            checkout.write(name, "secret\n")
+        checkout.write("README", "captured\n")
+        checkout.write("d/file", "captured\n")
+        made = save(checkout)
+        for name in (".env", "d/.env"):
+            (checkout.path / name).unlink()
+        for words in (["--dry-run"], []):
+            done = ckpt("restore", *words, made, "--", *paths, at=checkout)
+            count, names = ("1 path", "d/.env") if paths == ["d"] else ("2 paths", ".env, d/.env")
+            sentence = f"{count} left out of the checkpoint and missing here: {names}; see why"
+            assert done.err.count(sentence) == 1
+            assert done.err.startswith(f"warning: {sentence}: git ckpt show {made[:8]}\n")
 
     def test_nothing_to_do_says_nothing_of_it(self, ckpt: Ckpt, save: Save, checkout: Checkout) -> None:
         made = save(checkout)
@@ -252,23 +322,22 @@ class TestApart:
         made = save(checkout)
         checkout.git("merge", "--abort")
         ends = "to end it: git merge --continue, or git merge --abort\n"
-        before = f"warning: the merge of the checkpoint will be in progress again; {ends}"
+        before = f"warning: the merge of the checkpoint is in progress again; {ends}"
         dry = ckpt("restore", made, "--dry-run", at=checkout)
         assert said(dry) == (0, "change  README\n", f"{before}nothing was changed\n")
         done = ckpt("restore", made, at=checkout)
-        assert said(done) == (0, "change  README\n", f"{before}the merge of the checkpoint is in progress again; {ends}{self.BACK}")
+        assert said(done) == (0, "change  README\n", f"{before}{self.BACK}")
         back = ckpt("undo", at=checkout)
         assert said(back) == (
             0,
             "change  README\n",
             (
-                "warning: the merge that is in progress here will be put away; to have it again: git ckpt redo\n"
-                "the merge that was in progress here was put away; to have it again: git ckpt redo\n"
+                "warning: the merge in progress here is put away; to have it again: git ckpt redo\n"
                 "what was here is in checkpoint SHORT; to go forward again: git ckpt redo\n"
             ),
         )
         again = ckpt("redo", at=checkout)
-        assert said(again) == (0, "change  README\n", f"{before}the merge of the checkpoint is in progress again; {ends}{self.BACK}")
+        assert said(again) == (0, "change  README\n", f"{before}{self.BACK}")
         assert checkout.git("rev-parse", "MERGE_HEAD") == checkout.git("rev-parse", "theirs")
 
     @pytest.mark.long
@@ -280,32 +349,29 @@ class TestApart:
         assert said(ckpt("restore", made, "README", at=checkout)) == (
             0,
             "change  README\n",
-            f"warning: the merge of the checkpoint will be left out, {why}the merge of the checkpoint was left out, {why}{self.BACK}",
+            f"warning: the merge of the checkpoint is left out, {why}{self.BACK}",
         )
         checkout.git("reset", "--quiet", "--hard")
         checkout.commit("on", more="x\n")
         done = ckpt("restore", made, at=checkout)
         lines = normal(done.err).splitlines()
         why = "as it belongs to another commit than HEAD; a worktree with it: git ckpt resume SHORT"
-        assert lines[1::2] == [
-            f"warning: the merge of the checkpoint will be left out, {why}",
-            f"the merge of the checkpoint was left out, {why}",
-        ]
-        assert len(lines) == 5
+        assert lines[1] == f"warning: the merge of the checkpoint is left out, {why}"
+        assert len(lines) == 3
 
     def test_a_merge_here_goes_on_with_files_of_another_commit(self, ckpt: Ckpt, save: Save, checkout: Checkout) -> None:
         made = save(checkout)
         self.merge(checkout)
         lines = normal(ckpt("restore", made, at=checkout).err).splitlines()
         ends = "with these files, which are of another commit; to end it: git merge --continue, or git merge --abort"
-        assert lines[1::2] == [f"warning: the merge in progress here will go on {ends}", f"the merge in progress here goes on {ends}"]
+        assert lines[1] == f"warning: the merge in progress here goes on {ends}"
 
     def test_a_run_is_not_gone_on_with(self, ckpt: Ckpt, checkout: Checkout) -> None:
         with Store.open(checkout.path, adapter="plumbing") as store:
             made = store.record("a", start="work").id
         checkout.commit("elsewhere", README="elsewhere\n")
         done = ckpt("restore", made, "--dry-run", at=checkout)
-        assert f"a worktree at that commit: git ckpt resume --no-run {made[:8]}\n" in done.err
+        assert f"to work at that commit: git ckpt resume --no-run {made[:8]}\n" in done.err
 
     @pytest.mark.long
     def test_json(self, ckpt: Ckpt, save: Save, checkout: Checkout, branch: str) -> None:
@@ -327,9 +393,9 @@ class TestApart:
             "source": {"commit": merged, "branch": branch, "operation": "merge"},
             "remarks": [],
         }
-        assert [sentence.partition(",")[0] for sentence in report["apart"]] == [
-            f"HEAD is still at commit {head[:8]} ({branch})",
-            "the merge of the checkpoint was left out",
+        assert [re.split("[,;]", sentence)[0] for sentence in report["apart"]] == [
+            f"HEAD stays at commit {head[:8]} ({branch})",
+            "the merge of the checkpoint is left out",
         ]
         assert base != merged
         dry = json.loads(ckpt("undo", "--dry-run", "--json", at=checkout).out)

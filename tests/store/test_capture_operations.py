@@ -297,11 +297,9 @@ class TestNoBranchIsMoved:
         checkout.git("checkout", "--quiet", "-b", "another", made.git_sha)
         refs = checkout.refs("refs/heads")
         found = store.restore(made, dry_run=True)
-        assert found.apart[-1].startswith(
-            f"the {kind.name} of the checkpoint will be left out, as it would move another; a worktree with it: "
-        )
+        assert found.apart[-1].startswith(f"the {kind.name} of the checkpoint is left out, as it would move another; a worktree with it: ")
         back = store.restore(made)
-        assert back.apart[-1].startswith(f"the {kind.name} of the checkpoint was left out, as it would move another; a worktree with it: ")
+        assert back.apart[-1].startswith(f"the {kind.name} of the checkpoint is left out, as it would move another; a worktree with it: ")
         assert inside(store).repository.operation() is None
         checkout.git(kind.name, "--abort", ok=(128,))
         assert checkout.refs("refs/heads") == refs

@@ -196,14 +196,22 @@ class TestPaths:
             ([b""], {b"README", b"added later", b"gone", b"link", b"new dir", b"new dir/tool", b"staged"}),
         ],
     )
-    def test_nothing_else_is_touched(self, plain: Store, main_checkout: Checkout, paths: list[bytes], expected: set[bytes]) -> None:
+    @pytest.mark.parametrize("index", [True, False])
+    def test_nothing_else_is_touched(
+        self,
+        plain: Store,
+        main_checkout: Checkout,
+        paths: list[bytes],
+        expected: set[bytes],
+        index: bool,
+    ) -> None:
         prepare(main_checkout)
         wanted = view(main_checkout.path)
         made = plain.save("a-complete", {})
         disturb(main_checkout)
         other = view(main_checkout.path)
-        done = restorer.restore(inside(plain), made, paths)
-        assert {path for _, path in changes(done)} == expected
+        done = restorer.restore(inside(plain), made, paths, index=index)
+        assert {path for kind, path in changes(done) if index or kind != "stage"} == (expected if index else expected - {b"staged"})
         now = view(main_checkout.path)
         for path in wanted["files"].keys() | other["files"].keys():
             assert now["files"].get(path) == (wanted if path in expected else other)["files"].get(path)
@@ -212,7 +220,8 @@ class TestPaths:
             return {entry.partition("\t")[2]: entry for entry in seen["index"].split("\0")[:-1]}
 
         for path in entries(wanted).keys() | entries(other).keys():
-            assert entries(now).get(path) == entries(wanted if path.encode() in expected else other).get(path)
+            comes = index and path.encode() in expected
+            assert entries(now).get(path) == entries(wanted if comes else other).get(path)
         if done.safety:
             restorer.undo(inside(plain))
         assert view(main_checkout.path) == other
@@ -244,7 +253,7 @@ class TestPaths:
         checkout.write("README", "resolved\n")
         checkout.git("add", "README")
         checkout.write("kept", "changed\n")
-        done = restorer.restore(inside(store), made, [b"README"])
+        done = restorer.restore(inside(store), made, [b"README"], index=True)
         assert changes(done) == [("change", b"README")]
         now = view(checkout.path)
         assert now["index"] == wanted["index"]
@@ -274,7 +283,7 @@ class TestAnotherCommit:
         main_checkout.commit("elsewhere", brand="new\n")
         done = restorer.restore(inside(plain), made)
         assert done.remarks == []
-        left_out = "the merge of the checkpoint was left out, as it belongs to another commit than HEAD; a worktree with it"
+        left_out = "the merge of the checkpoint is left out, as it belongs to another commit than HEAD; a worktree with it"
         assert done.apart[1:] == [f"{left_out}: git ckpt resume {made.id[:8]}"]
         assert not (main_checkout.path / ".git/MERGE_HEAD").exists()
         assert "<<<<<<<" in (main_checkout.path / "README").read_text()

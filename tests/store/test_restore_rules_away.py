@@ -38,7 +38,7 @@ def test_those_are_not_wanted(store: Store, checkout: Checkout, paths: tuple[byt
     made = store.save("a-complete", {})
     convert(checkout)
     before = view(checkout.path)
-    store.restore(made, paths or None)
+    store.restore(made, paths or None, index=True)
     after = view(checkout.path)
     assert (checkout.path / "t.txt").read_text() == "base\n"
     assert checkout.git("cat-file", "blob", ":t.txt") == "base"

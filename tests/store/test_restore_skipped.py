@@ -138,10 +138,10 @@ def test_a_file_that_was_deleted_and_that_a_sparse_checkout_leaves_away(store: S
     checkout.git("sparse-checkout", "set", "--no-cone", "/*", "!/d/")
     before = view(checkout.path)
     assert checkout.git("status", "--porcelain") == ""
-    restorer.restore(inside(store), made, paths)
+    restorer.restore(inside(store), made, paths, index=True)
     assert checkout.git("status", "--porcelain") == " D d/b"
     after = view(checkout.path)
-    assert restorer.restore(inside(store), made, paths).safety is None
+    assert restorer.restore(inside(store), made, paths, index=True).safety is None
     restorer.undo(inside(store))
     assert view(checkout.path) == before
     restorer.redo(inside(store))
@@ -154,10 +154,10 @@ def test_an_entry_of_a_path_that_a_sparse_checkout_leaves_away(store: Store, che
     checkout.commit("later", **{"d/b": "later\n"})
     checkout.git("sparse-checkout", "set", "--no-cone", "/*", "!/d/")
     before = view(checkout.path)
-    restorer.restore(inside(store), made, [b"d"])
+    restorer.restore(inside(store), made, [b"d"], index=True)
     assert checkout.git("status", "--porcelain") == "M  d/b"
     after = view(checkout.path)
-    assert restorer.restore(inside(store), made, [b"d"]).safety is None
+    assert restorer.restore(inside(store), made, [b"d"], index=True).safety is None
     restorer.undo(inside(store))
     assert view(checkout.path) == before
     restorer.redo(inside(store))
@@ -172,9 +172,9 @@ def test_an_entry_that_is_assumed_to_be_unchanged_stays_so(store: Store, checkou
     checkout.git("update-index", "--no-assume-unchanged", "a")
     checkout.commit("later still", a="later still\n")
     checkout.git("update-index", "--assume-unchanged", "a")
-    restorer.restore(inside(store), made[1], [b"a"])
+    restorer.restore(inside(store), made[1], [b"a"], index=True)
     assert checkout.git("ls-files", "-v", "a") == "h a"
-    restorer.restore(inside(store), made[0], [b"a"])
+    restorer.restore(inside(store), made[0], [b"a"], index=True)
     assert checkout.git("ls-files", "-v", "a") == "H a"
 
 
@@ -246,7 +246,7 @@ def test_an_empty_directory_where_a_sparse_checkout_has_no_file(store: Store, ch
     (checkout.path / names).mkdir(parents=True)
     assert checkout.git("status", "--porcelain") == " D d/b"
     before = view(checkout.path)
-    done = restorer.restore(inside(store), made, paths)
+    done = restorer.restore(inside(store), made, paths, index=True)
     assert [(change.kind, change.path) for change in done.changes][:1] == [("delete", b"d/b/")]
     assert (checkout.git("status", "--porcelain"), (checkout.path / "d/b").exists()) == ("", False)
     after = view(checkout.path)
@@ -300,7 +300,8 @@ def test_a_deleted_file_that_was_written_where_a_sparse_checkout_leaves_it_away(
     checkout.git("sparse-checkout", "set", "--no-cone", "/*", "!/d/")
     checkout.write("d/b", "written\n")
     restorer.restore(inside(store), made, paths)
-    assert checkout.git("status", "--porcelain") == " D d/b"
+    assert not (checkout.path / "d/b").exists()
+    assert checkout.git("status", "--porcelain") == ("" if paths else " D d/b")
     restorer.undo(inside(store))
     assert (checkout.path / "d/b").read_text() == "written\n"
 

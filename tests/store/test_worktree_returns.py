@@ -226,8 +226,8 @@ class ReturnMachine(RuleBasedStateMachine):
         self._main.git("worktree", "remove", "--force", "--force", path)
 
     @precondition(lambda self: self.saved)
-    @rule(edits=st.lists(FURTHER, max_size=3), number=NUMBERS, paths=SOME)
-    def restore(self, edits: list[Edit], number: int, paths: tuple[bytes, ...]) -> None:
+    @rule(edits=st.lists(FURTHER, max_size=3), number=NUMBERS, paths=SOME, index=st.booleans())
+    def restore(self, edits: list[Edit], number: int, paths: tuple[bytes, ...], index: bool) -> None:
         self._work(edits)
         checkpoint, target = self.saved[number % len(self.saved)]
         before = self._look()
@@ -236,7 +236,7 @@ class ReturnMachine(RuleBasedStateMachine):
         if not all(any(is_within(name, (path,)) for name in known) for path in paths):
             return  # the other machine looks at what is said then
         try:
-            done = restorer.restore(inside(self.store), checkpoint, paths)
+            done = restorer.restore(inside(self.store), checkpoint, paths, index=index)
         except WorktreeError as error:
             if not error.message.startswith("in the way of the files, and in no checkpoint: "):
                 raise

@@ -347,8 +347,23 @@ def is_within(path: bytes, paths: Sequence[bytes]) -> bool:
     return not paths or any(path == one or path.startswith(one + b"/") for one in paths)
 
 
-def expect(before: Seen, target: Seen, paths: Sequence[bytes] = (), written: frozenset[bytes] = frozenset()) -> Expected:
-    """Returns what is to be there after a restore, possibly of some paths only; `written` are files that only an undone restore brought."""
+def expect(
+    before: Seen,
+    target: Seen,
+    paths: Sequence[bytes] = (),
+    written: frozenset[bytes] = frozenset(),
+    *,
+    index: bool = True,
+) -> Expected:
+    """Return what a restore shall make of a worktree.
+
+    Args:
+        before: what is there.
+        target: what was captured.
+        paths: those that come back; none for all.
+        written: files that only an undone restore brought.
+        index: whether the entries of the paths come back, too.
+    """
     wanted = {path: file for path, file in target.captured.items() if is_within(path, paths)}
     files, unsure = {}, set()
     refused = False
@@ -374,6 +389,8 @@ def expect(before: Seen, target: Seen, paths: Sequence[bytes] = (), written: fro
         if not entries[path]:
             del entries[path]
     brings = brings_operation(before, target, paths)
+    if paths and not index:
+        return Expected(files | wanted, dict(before.entries), before.operation, unsure, refused)
     return Expected(files | wanted, entries | new, target.operation if brings else before.operation, unsure, refused)
 
 

@@ -98,6 +98,7 @@ AFTER = {
     "restore": options.Syntax(
         words="id_and_paths",
         flags={
+            "--index": "index",
             "--trust": "trust",
             "--dry-run": "dry_run",
             "--json": "as_json",

@@ -111,6 +111,8 @@ def make_plan(
     wanted: tuple[Contents, str],
     paths: Sequence[bytes],
     written: Collection[bytes] = (),
+    *,
+    index: bool = True,
 ) -> Plan:
     """Returns what is to be done to a worktree.
 
@@ -120,8 +122,9 @@ def make_plan(
         wanted: what it shall hold, and the commit that this is linked to.
         paths: files and directories to which the restore is restricted; none for all.
         written: files that are only there because of the restore which is taken back.
+        index: whether the entries of the paths come back as well.
     """
-    return _Planner(repository, found, wanted, paths, written).plan
+    return _Planner(repository, found, wanted, paths, written, index=index).plan
 
 
 def is_within(path: bytes, paths: Sequence[bytes]) -> bool:
@@ -197,6 +200,8 @@ class _Planner:
         wanted: tuple[Contents, str],
         paths: Sequence[bytes],
         written: Collection[bytes],
+        *,
+        index: bool,
     ) -> None:
         self._repository = repository
         self._top = os.fsencode(repository.worktree or "")
@@ -224,9 +229,10 @@ class _Planner:
         coming = {one.path for one in self.plan.files if one.status != "D"}
         self.plan.is_contradictory = any(not coming.isdisjoint(_above(path)) for path in coming)
         self._look_for_obstacles()
-        self._look_for_ignored(fileless)
-        staged = diff.differences(repository, before, after, paths)
-        self._plan_index(staged, fileless)
+        self._staged: set[bytes] = set()
+        if index:
+            self._look_for_ignored(fileless)
+            self._plan_index(diff.differences(repository, before, after, paths), fileless)
         self.plan.exactness = exactness.plan(repository, self._found, self._wanted, self.plan.files, self._is_wanted)
         touched = {one.path for one in self.plan.files} | self.plan.exactness.alike.keys()
         self.plan.changes = [PathChange(_KINDS[one.status], one.path) for one in self.plan.files]
@@ -305,7 +311,7 @@ class _Planner:
         zero = b"0" * 2 * oid_size(self._repository.object_format)
         lines = {one.path: one.line for one in staged}
         gone = {one.path for one in staged if one.status == "D"}
-        self._staged = lines.keys() | unmerged | set(intent[0]) | set(intent[1])
+        self._staged = {*lines, *unmerged, *intent[0], *intent[1]}
         for path in sorted(self._staged):
             self.plan.index_lines.append(b"0 %s 0\t%s" % (zero, path))
             if path in lines:

@@ -72,53 +72,42 @@ class Gap:
     elsewhere: str
     back: str
 
-    def sentences(self, *, is_done: bool) -> Sequence[str]:
-        """Returns what to say of it, a line each; nothing where there is no gap.
+    def sentences(self) -> Sequence[str]:
+        """Return what to say before the files come, a sentence each; nothing without a gap."""
+        return [*self._of_commit(), *self._of_operation()]
 
-        Args:
-            is_done: whether the files are here already, or to come.
-        """
-        return [*self._of_commit(is_done), *self._of_operation(is_done)]
-
-    def _of_commit(self, is_done: bool) -> list[str]:
+    def _of_commit(self) -> list[str]:
         head, source = self.head, self.source
-        stays = f"HEAD {'is still' if is_done else 'stays'} at {head}"
-        where = f"on {head.branch}" if head.branch is not None else "on no branch"
         if head.commit != source.commit:
-            come, shows, puts = ("are", "shows", "puts") if is_done else ("will be", "will show", "would put")
-            files = f"these files {come}" if self.is_partial else f"the files {come} those"
-            meaning = f"git status {shows} what differs as changes, and a commit {puts} them {where}"
-            return [f"{stays}, and {files} of a checkpoint at {source}: {meaning}; a worktree at that commit: {self.elsewhere}"]
-        if head.branch != source.branch:
-            origin = f"on {source.branch}" if source.branch is not None else "while HEAD was detached"
-            goes = f"{'goes' if is_done else 'would go'} {where.replace('on', 'to', 1)}"
-            go_there = ""
-            if source.branch is not None:
-                end = "-- " if source.branch.startswith("-") else ""  # a document may say anything
-                go_there = f"; to be on the other one: git switch {end}{shell_word(source.branch)}"
-            return [f"{stays}, and the checkpoint was made {origin}, at the same commit: a commit {goes}{go_there}"]
-        return []
+            files = f"{'these files' if self.is_partial else 'the files'} of {source}"
+            said = f"HEAD stays at {head}; {files} show as changes there"
+            return [f"{said}; to work at that commit: {self.elsewhere}"]
+        if head.branch == source.branch:
+            return []
+        if source.branch is None:
+            origin, advice = "while HEAD was detached", ""
+        else:
+            origin = f"on {source.branch}"
+            end = "-- " if source.branch.startswith("-") else ""  # a document may say anything
+            advice = f"; to be there: git switch {end}{shell_word(source.branch)}"
+        return [f"HEAD stays at {head}; the checkpoint was made {origin}, at the same commit{advice}"]
 
-    def _of_operation(self, is_done: bool) -> list[str]:
+    def _of_operation(self) -> list[str]:
         here, there = self.head.operation, self.source.operation
         said = []
         if self.changes_operation:
             if here and here != there:
-                tense = "was put away" if is_done else "will be put away"
-                said.append(f"the {here} that {'was' if is_done else 'is'} in progress here {tense}; to have it again: {self.back}")
+                said.append(f"the {here} in progress here is put away; to have it again: {self.back}")
             if there:
-                tense = "is in progress again" if is_done else "will be in progress again"
-                said.append(f"the {there} of the checkpoint {tense}; to end it: {_end(there)}")
+                said.append(f"the {there} of the checkpoint is in progress again; to end it: {_end(there)}")
         elif self.is_partial or self.would_move or self.head.commit != self.source.commit:
             if there:
                 why = f"it would move {self.head.branch}" if self.would_move else "it belongs to another commit than HEAD"
                 why = "only some paths come back" if self.is_partial else why
-                tense = "was left out" if is_done else "will be left out"
-                said.append(f"the {there} of the checkpoint {tense}, as {why}; a worktree with it: {self.elsewhere}")
+                said.append(f"the {there} of the checkpoint is left out, as {why}; a worktree with it: {self.elsewhere}")
             if here and not self.is_partial:
-                tense = "goes on" if is_done else "will go on"
                 files = "these files" if self.head.commit == self.source.commit else "these files, which are of another commit"
-                said.append(f"the {here} in progress here {tense} with {files}; to end it: {_end(here)}")
+                said.append(f"the {here} in progress here goes on with {files}; to end it: {_end(here)}")
         return said
 
 

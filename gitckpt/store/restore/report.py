@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Collection, Sequence
 
-from gitckpt.git.worktree import operation, provenance
+from gitckpt.git.objects.encoding import stays_within
+from gitckpt.git.repository import Repository
+from gitckpt.git.worktree import modules, operation, provenance
 from gitckpt.model import ids
-from gitckpt.model.checkpoint import Checkpoint
+from gitckpt.model.checkpoint import Checkpoint, Omitted
 from gitckpt.model.names import first_of, quoted
 from gitckpt.model.values import dataclass
-from gitckpt.store.restore.plan import DELETE, PathChange, Plan
+from gitckpt.store.restore.plan import DELETE, PathChange, Plan, is_within
 from gitckpt.store.restore.position import Position
+
+_FEW = 3
+"""So many of the paths that were left out are named."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,10 +27,11 @@ class Restored:
         checkpoint: id of the one whose files these are.
         changes: what was done, or would be, path by path.
         safety: id of the checkpoint that holds what was there before; None where nothing was to be done.
-        remarks: what else the person should know, a sentence each.
+        remarks: what else the person should know, a sentence each; what the checkpoint left out and is missing here among it.
         head: where HEAD is, and stays.
         source: where the checkpoint was recorded.
-        apart: what it means that the two are not the same, a sentence each; empty where they are, and where nothing was to be done.
+        apart: what it means that the two are not the same, a sentence each, as it was told before the act; empty where they are,
+            and where nothing was to be done.
         unfiltered: files that are there only as git stores them, because a filter fails; to restore them again completes them.
     """
 
@@ -66,3 +73,37 @@ def remarks(
         said += [operation.farewell(rebased)] if rebased is not None else []
         said += provenance.remarks(allowed, checkpoint.id[: ids.SHORT])
     return said
+
+
+def left_out(repository: Repository, checkpoint: Checkpoint, paths: Sequence[bytes]) -> list[str]:
+    """Name what a checkpoint left out and is missing in the worktree, in one sentence.
+
+    Args:
+        repository: seen from the worktree.
+        checkpoint: what comes back.
+        paths: files and directories to which the restore is restricted; none for all.
+    """
+    files = checkpoint.worktree
+    omitted = files.omitted if files is not None else ()
+    missing = [entry.path for entry in omitted if _is_missing(repository, checkpoint, entry, paths)]
+    if not missing:
+        return []
+    short = checkpoint.id[: ids.SHORT]
+    count = "1 path" if len(missing) == 1 else f"{len(missing)} paths"
+    names = first_of(missing, _FEW)
+    return [f"{count} left out of the checkpoint and missing here: {names}; see why: git ckpt show {short}"]
+
+
+def _is_missing(
+    repository: Repository,
+    checkpoint: Checkpoint,
+    entry: Omitted,
+    paths: Sequence[bytes],
+) -> bool:
+    """Tell whether a path that was left out lies in the worktree, and nothing is there."""
+    path = modules.unquoted(entry.path).rstrip(b"/")
+    is_beside = checkpoint.run is not None and path.startswith(b"run/")  # a file of the run
+    if is_beside or path.split(b"/")[0] == b".git" or not stays_within(path):
+        return False
+    whole = os.path.join(os.fsencode(repository.worktree or ""), path)
+    return is_within(path, paths) and not os.path.lexists(whole)

@@ -27,9 +27,9 @@ from gitckpt.store.restore import exactness, plain, position, replacement
 from gitckpt.store.restore import shape as shape_of
 from gitckpt.store.restore import undo as undoing
 from gitckpt.store.restore.departure import Departures
-from gitckpt.store.restore.plan import CHANGE, STAGE, PathChange, Plan, make_plan, missing, require_paths
+from gitckpt.store.restore.plan import CHANGE, STAGE, PathChange, Plan, is_file, make_plan, missing, require_paths
 from gitckpt.store.restore.position import Gap, Position
-from gitckpt.store.restore.report import Restored, remarks
+from gitckpt.store.restore.report import Restored, left_out, remarks
 from gitckpt.store.restore.shape import Shape, as_text
 from gitckpt.store.restore.submodules import Returned, Submodules
 from gitckpt.store.snapshot import assurance, capture, comparison, index_state, manifest
@@ -54,6 +54,7 @@ def restore(
     checkpoint: Checkpoint,
     paths: Sequence[bytes] = (),
     *,
+    index: bool = False,
     dry_run: bool = False,
     announce: Announce = lambda _: None,
     trusted: bool = False,
@@ -64,8 +65,9 @@ def restore(
         store: of the worktree.
         checkpoint: what it shall hold.
         paths: files and directories to which this is restricted, relative to the top; none for all, with the operation in progress.
+        index: whether the entries of the paths in the index come back as well; without paths they always do.
         dry_run: whether to say only what would be done.
-        announce: is told before the first file is replaced what `Restored.apart` says afterwards, unless that is nothing.
+        announce: is told before anything is changed what `apart` and `remarks` of the result say, unless that is nothing.
         trusted: whether commands of a rebase that was captured elsewhere may come back, and a document that a fetch has replaced.
 
     Raises:
@@ -75,7 +77,7 @@ def restore(
     """
     if not trusted and store.is_replaced(checkpoint.id):
         raise roster.replaced(checkpoint.id, f"; if you trust what came: git ckpt restore {checkpoint.id[: ids.SHORT]} --trust")
-    return _Restore(store, checkpoint, paths, trusted=trusted).run(dry_run=dry_run, announce=announce)
+    return _Restore(store, checkpoint, paths, index=index, trusted=trusted).run(dry_run=dry_run, announce=announce)
 
 
 def undo(store: Checkpoints, *, dry_run: bool = False, announce: Announce = lambda _: None) -> Restored:
@@ -124,6 +126,7 @@ class _Restore:
         *,
         step: str = undoing.RESTORE,
         undone: Mapping[str, Any] | None = None,
+        index: bool = False,
         trusted: bool = False,
     ) -> None:
         self._undone = undone or {}
@@ -132,6 +135,8 @@ class _Restore:
         self._objects = store.objects
         self._checkpoint = checkpoint
         self._paths, self._written = list(paths), written
+        self._has_index = index or not paths
+        self._left_out = left_out(store.repository, checkpoint, self._paths)
         self._step = step
         self._head, self._branch = store.objects.head()
         position.require_source(store, checkpoint)
@@ -178,19 +183,19 @@ class _Restore:
             if dry_run or is_nothing:
                 if not dry_run and self._step != undoing.RESTORE:
                     undoing.finish(self._store, self._step, self._checkpoint.id)
-                apart = [] if is_nothing else gap.sentences(is_done=False)
+                apart = [] if is_nothing else gap.sentences()
                 left = [] if dry_run else replacement.complete(self._repository, pending)
                 changes = [*plan.changes, *(PathChange(CHANGE, path) for path in pending if path not in left)]
                 plan.changes = sorted(changes, key=lambda change: change.path)
                 if not dry_run:
                     self.submodules.require_all(is_changed=False)
                 return self._restored(plan, None, gap, apart, left)
+            if coming := [*gap.sentences(), *self._remarks(plan)]:
+                announce(coming)
             exchange = None if operations else plain.exchange(self._repository, self._limits, captured, (found, self._wanted), plan)
             if exchange is None:
                 replacement.list_files(index, captured)
             expected = self._prepare(index, plan, captured.files)
-            if coming := gap.sentences(is_done=False):
-                announce(coming)
             safety = self._record_safety(captured, {**shape.state, **self.submodules.state})
             with undoing.offered(self._step):
                 held = self._write(index, plan, found, expected, shape) if exchange is None else self._replace(index, exchange, shape)
@@ -202,14 +207,19 @@ class _Restore:
         self._departures.take(safety)
         undoing.finish(self._store, self._step, self._checkpoint.id)
         self.submodules.require_all()
-        return self._restored(plan, safety.id, gap, gap.sentences(is_done=True), held)
+        return self._restored(plan, safety.id, gap, gap.sentences(), held)
 
     def _restored(self, plan: Plan, safety: str | None, gap: Gap, apart: Sequence[str], held: Sequence[bytes]) -> Restored:
         changes = sorted([*plan.changes, *self.submodules.changes], key=lambda change: change.path)
+        said = [*self._remarks(plan), *self._departures.remarks]
+        said += [_OF_SUBMODULE + failure for failure in self.submodules.failures]
+        return Restored(self._checkpoint.id, changes, safety, said, gap.head, gap.source, apart, tuple(sorted(held)))
+
+    def _remarks(self, plan: Plan) -> list[str]:
+        """Return what a person should know beside the gap: the same before the act and after it."""
         allowed = self._allowed if self._brings_operation else None
         said = remarks(self._checkpoint, plan, allowed, spoken_for=self.submodules.paths, rebased=self._rebased)
-        said += [*self.submodules.remarks, *self._departures.remarks, *(_OF_SUBMODULE + one for one in self.submodules.failures)]
-        return Restored(self._checkpoint.id, changes, safety, said, gap.head, gap.source, apart, tuple(sorted(held)))
+        return [*self._left_out, *said, *self.submodules.remarks]
 
     def _gap(self, under_way: str | None, *, changes_operation: bool) -> Gap:
         no_run = "--no-run " if self._checkpoint.run else ""
@@ -249,7 +259,8 @@ class _Restore:
         return capture.capture_in(index, self._objects, self._head, self._limits, also)
 
     def _plan(self, found: Contents) -> Plan:
-        return make_plan(self._repository, (found, self._head), (self._wanted, self._checkpoint.git_sha), self._paths, self._written)
+        sides = (found, self._head), (self._wanted, self._checkpoint.git_sha)
+        return make_plan(self._repository, *sides, self._paths, self._written, index=self._has_index)
 
     def _prepare(self, index: PrivateIndex, plan: Plan, before: str) -> str:
         """Returns the tree that the files shall have instead of `before`; git has checked every path, and every object is there."""
@@ -373,6 +384,9 @@ class _Restore:
                 again = self._capture(index, untracked.split(b"\0")[:-1])  # with those that are ignored
             away = plan.without_file(self._repository)
             came = [one for one in diff.differences(self._repository, expected, again.files) if one.path not in away]
+            if not self._has_index:  # an entry that is skipped counts as a file where there is none
+                top = os.fsencode(self._repository.worktree or "")
+                came = [one for one in came if one.status != "A" or is_file(top, one.path)]
             differing = comparison.unexpected(self._repository, came, gone, plan.exactness.raw)
             differing += comparison.unshaped(self._repository, shape.directories, shape.modes)
         else:

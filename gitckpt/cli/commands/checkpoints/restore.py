@@ -28,6 +28,10 @@ def restore(
     id_and_paths: Annotated[
         list[str], typer.Argument(metavar="ID [-- PATH…]", help="Checkpoint, run, rev, or latest; then what to restrict it to.")
     ],
+    index: Annotated[
+        bool,
+        typer.Option("--index", help="With paths: restore their entries in the index, too."),
+    ] = False,
     trust: Annotated[
         bool,
         typer.Option(
@@ -41,12 +45,22 @@ def restore(
     """Put the files of a checkpoint into this worktree.
 
     What is here now is recorded first, in a safety checkpoint: git ckpt undo brings it back.
-    Only what differs is touched: files, what is staged, and a merge or rebase in progress. HEAD stays. Ignored files stay.
+    Only what differs is touched: files, what is staged, and a merge or rebase in progress. With paths, only these files are,
+    and with --index what is staged of them. HEAD stays. Ignored files stay.
     """
+    warn = _Warnings()
     with open_store(to_capture=True) as store:
         checkpoint = store.read(store.find(id_and_paths[0]))
         paths = [_from_top(store, path) for path in id_and_paths[1:]] or None
-        _print(store.restore(checkpoint, paths, dry_run=dry_run, announce=_warn, trust=trust), "undo", dry_run=dry_run, as_json=as_json)
+        done = store.restore(
+            checkpoint,
+            paths,
+            index=index,
+            dry_run=dry_run,
+            announce=warn,
+            trust=trust,
+        )
+        _print(done, warn, "undo", dry_run=dry_run, as_json=as_json)
 
 
 def undo(
@@ -60,9 +74,11 @@ def undo(
     """
     if list_ and dry_run:
         raise UsageError("--list changes nothing, so --dry-run says nothing", hint="leave one of them out")
+    warn = _Warnings()
     with open_store(to_capture=not list_) as store:
         if not list_:
-            _print(store.undo(dry_run=dry_run, announce=_warn), "redo", dry_run=dry_run, as_json=as_json)
+            done = store.undo(dry_run=dry_run, announce=warn)
+            _print(done, warn, "redo", dry_run=dry_run, as_json=as_json)
             return
         steps, cut_off = store.undo_steps(), store.is_cut_off()
     if as_json:
@@ -82,8 +98,10 @@ def redo(
 
     What is here now is recorded first: git ckpt undo brings it back. A new restore drops what redo could bring back.
     """
+    warn = _Warnings()
     with open_store(to_capture=True) as store:
-        _print(store.redo(dry_run=dry_run, announce=_warn), "undo", dry_run=dry_run, as_json=as_json)
+        done = store.redo(dry_run=dry_run, announce=warn)
+        _print(done, warn, "undo", dry_run=dry_run, as_json=as_json)
 
 
 def _from_top(store: Store, path: str) -> bytes:
@@ -102,28 +120,43 @@ def _from_top(store: Store, path: str) -> bytes:
     raise UsageError(f"{path} is outside of the worktree {store.worktree}", hint="name paths inside of it")
 
 
-def _warn(sentences: Sequence[str]) -> None:
-    for sentence in sentences:
-        terminal.warn(sentence)
+class _Warnings:
+    """Prints sentences as warnings, each of them once."""
+
+    def __init__(self) -> None:
+        self._printed: set[str] = set()
+
+    def __call__(self, sentences: Sequence[str]) -> None:
+        for sentence in sentences:
+            if sentence not in self._printed:
+                terminal.warn(sentence)
+        self._printed.update(sentences)
 
 
-def _print(done: Restored, way_back: str, *, dry_run: bool, as_json: bool) -> None:
-    """Prints what was done; `way_back` is the command that takes it back."""
+def _print(done: Restored, warn: _Warnings, way_back: str, *, dry_run: bool, as_json: bool) -> None:
+    """Print what was done, and what was not told before it.
+
+    Args:
+        done: what became of a restore.
+        warn: has printed what was told before.
+        way_back: the command that takes it back.
+        dry_run: whether nothing was changed.
+        as_json: whether a program reads it.
+    """
     if as_json:
         terminal.out_json(_as_json(done))
     else:
         for change in done.changes:
             terminal.out(f"{change.kind:6}  {os.fsdecode(change.path)}")
-    _warn(done.remarks)
     if dry_run:
-        _warn(done.apart)
+        warn(done.apart)
+    warn(done.remarks)
+    if dry_run:
         terminal.remark("nothing was changed")
     elif done.safety is None:
         if not (done.changes or done.unfiltered):
             terminal.remark("nothing to do: the worktree has these files")
     else:
-        for sentence in done.apart:
-            terminal.remark(sentence)
         direction = "back" if way_back == "undo" else "forward again"
         terminal.remark(f"what was here is in checkpoint {done.safety[: ids.SHORT]}; to go {direction}: git ckpt {way_back}")
     if done.unfiltered:
