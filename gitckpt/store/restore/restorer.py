@@ -6,6 +6,7 @@ say, by `exchange`, which refuses as well. HEAD never moves.
 
 from __future__ import annotations
 
+import contextlib
 import os
 
 from gitckpt.git.contents import attributes, raw_files
@@ -17,7 +18,7 @@ from gitckpt.git.worktree import operation, provenance
 from gitckpt.git.worktree.index import PrivateIndex
 from gitckpt.model import ids
 from gitckpt.model.checkpoint import SAFETY, Checkpoint
-from gitckpt.model.errors import WorktreeError
+from gitckpt.model.errors import BusyError, WorktreeError
 from gitckpt.model.names import first_of, quoted
 from gitckpt.model.values import replace
 from gitckpt.store import roster
@@ -43,10 +44,13 @@ if TYPE_CHECKING:
     from typing import Any
 
     from gitckpt.git.contents.exchange import Exchange
+    from gitckpt.git.contents.unfiltered import HeldBack
 
     Announce = Callable[[Sequence[str]], None]
 
 _OF_SUBMODULE = "the submodule "
+_TRIES = 10
+"""So often a restore looks at the worktree while others commit."""
 
 
 def restore(
@@ -77,7 +81,11 @@ def restore(
     """
     if not trusted and store.is_replaced(checkpoint.id):
         raise roster.replaced(checkpoint.id, f"; if you trust what came: git ckpt restore {checkpoint.id[: ids.SHORT]} --trust")
-    return _Restore(store, checkpoint, paths, index=index, trusted=trusted).run(dry_run=dry_run, announce=announce)
+
+    def make() -> _Restore:
+        return _Restore(store, checkpoint, paths, index=index, trusted=trusted)
+
+    return _run(make, dry_run=dry_run, announce=announce)[1]
 
 
 def undo(store: Checkpoints, *, dry_run: bool = False, announce: Announce = lambda _: None) -> Restored:
@@ -109,13 +117,43 @@ def _take(store: Checkpoints, step: str, dry_run: bool, announce: Announce) -> R
         raise undoing.nothing(stack, step, gone)
     checkpoint = store.read(target)
     written = undoing.brought(store, stack, checkpoint)
-    done = _Restore(store, checkpoint, (), written, step=step, undone=checkpoint.state).run(dry_run=dry_run, announce=announce)
+
+    def make() -> _Restore:
+        return _Restore(store, checkpoint, (), written, step=step, undone=checkpoint.state)
+
+    done = _run(make, dry_run=dry_run, announce=announce)[1]
     cut_off = ["the step before this one was cut off"] if stack.is_open else []
     return replace(done, remarks=[*undoing.skipped(gone), *cut_off, *done.remarks])
 
 
+def _run(make: Callable[[], _Restore], *, dry_run: bool, announce: Announce) -> tuple[_Restore, Restored]:
+    """Run a restore, anew where somebody commits before anything is changed.
+
+    Args:
+        make: makes it, for the commit that HEAD points to then.
+        dry_run: as for `restore`.
+        announce: as for `restore`.
+
+    Raises:
+        BusyError, Moved: somebody commits each time.
+    """
+    for _ in range(_TRIES - 1):
+        attempt = make()
+        try:
+            return attempt, attempt.run(dry_run=dry_run, announce=announce)
+        except (BusyError, capture.Moved) as error:
+            if attempt.has_begun or type(error) not in (BusyError, capture.Moved):
+                raise  # a lock was waited for already
+    last = make()
+    return last, last.run(dry_run=dry_run, announce=announce)
+
+
 class _Restore:
-    """One restore, from plan to comparison."""
+    """One restore, from plan to comparison.
+
+    Attributes:
+        has_begun: whether files may have changed.
+    """
 
     def __init__(
         self,
@@ -147,7 +185,7 @@ class _Restore:
         self._rebased: str | None = None
         self.submodules = Submodules(store, checkpoint if self._limits.submodules else replace(checkpoint, worktree=None), paths, _inside)
         self._departures = Departures(store, self._undone, self.submodules.paths, self._limits)
-        self.is_due = False
+        self.is_due = self.has_begun = self._is_converted = False
         self._allowed = provenance.permitted(self._repository, self._wanted.operation, checkpoint.tree, trusted=trusted)
         self._wanted.operation = self._allowed.files
         self._would_move = self._same_head and provenance.would_move(self._allowed, self._branch, checkpoint.branch, trusted=trusted)
@@ -176,26 +214,18 @@ class _Restore:
             gap = self._gap(captured.worktree.operation, changes_operation=operations)
             plan.changes = sorted([*plan.changes, *self._departures.look()], key=lambda change: change.path)
             self.is_due = bool(self.submodules.look() or plan.changes or plan.flags or operations)
-            is_nothing = not self.is_due
             if dry_run:
                 self._require_objects(plan)
             pending = replacement.pending(self._repository, self._wanted.files, {one.path for one in plan.files}, self._paths)
-            if dry_run or is_nothing:
-                if not dry_run and self._step != undoing.RESTORE:
-                    undoing.finish(self._store, self._step, self._checkpoint.id)
-                apart = [] if is_nothing else gap.sentences()
-                left = [] if dry_run else replacement.complete(self._repository, pending)
-                changes = [*plan.changes, *(PathChange(CHANGE, path) for path in pending if path not in left)]
-                plan.changes = sorted(changes, key=lambda change: change.path)
-                if not dry_run:
-                    self.submodules.require_all(is_changed=False)
-                return self._restored(plan, None, gap, apart, left)
-            if coming := [*gap.sentences(), *self._remarks(plan)]:
-                announce(coming)
+            if dry_run or not self.is_due:
+                return self._unchanged(plan, gap, pending, dry_run=dry_run)
             exchange = None if operations else plain.exchange(self._repository, self._limits, captured, (found, self._wanted), plan)
             if exchange is None:
                 replacement.list_files(index, captured)
             expected = self._prepare(index, plan, captured.files)
+            self._require_still(index)
+            if coming := [*gap.sentences(), *self._remarks(plan)]:
+                announce(coming)
             safety = self._record_safety(captured, {**shape.state, **self.submodules.state})
             with undoing.offered(self._step):
                 held = self._write(index, plan, found, expected, shape) if exchange is None else self._replace(index, exchange, shape)
@@ -208,6 +238,27 @@ class _Restore:
         undoing.finish(self._store, self._step, self._checkpoint.id)
         self.submodules.require_all()
         return self._restored(plan, safety.id, gap, gap.sentences(), held)
+
+    def _unchanged(self, plan: Plan, gap: Gap, pending: HeldBack, *, dry_run: bool) -> Restored:
+        """Return what a restore would do, or complete one for which nothing is to be done.
+
+        Args:
+            plan: what is to be done.
+            gap: what is told of it.
+            pending: files that are here only as git stores them.
+            dry_run: whether nothing is to be changed.
+        """
+        left: Sequence[bytes] = []
+        if not dry_run:
+            if self._step != undoing.RESTORE:
+                undoing.finish(self._store, self._step, self._checkpoint.id)
+            left = replacement.complete(self._repository, pending)
+        apart = gap.sentences() if self.is_due else []
+        completed = (PathChange(CHANGE, path) for path in pending if path not in left)
+        plan.changes = sorted([*plan.changes, *completed], key=lambda change: change.path)
+        if not dry_run:
+            self.submodules.require_all(is_changed=False)
+        return self._restored(plan, None, gap, apart, left)
 
     def _restored(self, plan: Plan, safety: str | None, gap: Gap, apart: Sequence[str], held: Sequence[bytes]) -> Restored:
         changes = sorted([*plan.changes, *self.submodules.changes], key=lambda change: change.path)
@@ -236,6 +287,7 @@ class _Restore:
     def _look(self, index: PrivateIndex, also: Sequence[bytes]) -> tuple[Captured, Contents]:
         """Returns what a capture found, and what the worktree holds by that."""
         captured = self._capture(index, also)
+        self._is_converted = not captured.is_as_stored
         found = manifest.read(self._repository, self._objects, captured.worktree.tree, self._head)
         found.files = self._files_there(index, captured, found)
         configured = self._limits.conversions(self._repository)
@@ -295,8 +347,15 @@ class _Restore:
             lacking = first_of([f"{quoted(path)} (blob {oid})" for path, oid in gone])
             raise WorktreeError(f"checkpoint {self._checkpoint.id} lacks what was in {lacking}", hint="see what is wrong: git ckpt verify")
 
+    def _require_still(self, index: PrivateIndex) -> None:
+        """Raise `BusyError` or `Moved` where somebody staged or committed since the capture."""
+        if self._objects.head()[0] != self._head:
+            raise capture.moved()
+        if not self._paths:
+            index.require_latest()
+
     def _record_safety(self, captured: Captured, shape: Mapping[str, Any]) -> Checkpoint:
-        """Records what is there now; from here on `undo` can bring it back."""
+        """Record what is there now; from here on `undo` can bring it back."""
         state = {
             "worktree": roster.name_of(self._repository),
             "made": roster.made_at(self._repository),
@@ -312,6 +371,10 @@ class _Restore:
         if not assurance.secure(self._repository, self._store.objects, made, self._store.announce):
             self._store.remove([made.id])
             raise assurance.failure(self._repository, self._store.objects, made)
+        if made.git_sha != self._head:  # what is staged would be taken for that commit
+            self._store.remove([made.id])
+            raise capture.moved()
+        self.has_begun = True
         undoing.begin(self._store, self._step, made)
         return made
 
@@ -348,7 +411,9 @@ class _Restore:
             raise (replacement.changed(error.message) if replacement.is_out_of_date(error) else self._unwritten(error.message)) from None
         exactness.bring_back(index, plan.exactness, configured, blobs)
         if self._paths:
-            self._write_index_of_paths(plan)
+            # Without their entries, what git knows of converted files has to be right all the same.
+            if self._has_index or self._is_converted or plan.exactness.touched is not None:
+                self._write_index_of_paths(plan)
         else:
             index_state.turn_into(index, self._kept_flags(plan, found), self._checkpoint.git_sha, expected)
             index.install()
@@ -377,13 +442,22 @@ class _Restore:
             own.install()
 
     def _verify(self, plan: Plan, expected: str, shape: Shape) -> None:
+        for _ in range(_TRIES - 1):
+            with contextlib.suppress(capture.Moved):
+                return self._compare(plan, expected, shape)
+        return self._compare(plan, expected, shape)
+
+    def _compare(self, plan: Plan, expected: str, shape: Shape) -> None:
         gone = {one.path for one in plan.files if one.status == "D"} - set(plan.absent)
         if self._paths:
             with PrivateIndex(self._repository) as index:
                 untracked = index.git("diff-index", "--cached", "--no-renames", "--diff-filter=D", "--name-only", "-z", expected)
-                again = self._capture(index, untracked.split(b"\0")[:-1])  # with those that are ignored
+                also = untracked.split(b"\0")[:-1]  # with those that are ignored
+                head = self._objects.head()[0]
+                again = capture.capture_in(index, self._objects, head, self._limits, also)
             away = plan.without_file(self._repository)
-            came = [one for one in diff.differences(self._repository, expected, again.files) if one.path not in away]
+            found = diff.differences(self._repository, expected, again.files, self._paths)
+            came = [one for one in found if one.path not in away]
             if not self._has_index:  # an entry that is skipped counts as a file where there is none
                 top = os.fsencode(self._repository.worktree or "")
                 came = [one for one in came if one.status != "A" or is_file(top, one.path)]
@@ -410,8 +484,7 @@ class _Restore:
 
 def _inside(store: Checkpoints, checkpoint: Checkpoint, dry_run: bool) -> Returned:
     """Restores a submodule; see `submodules.Restore`."""
-    one = _Restore(store, checkpoint, ())
-    done = one.run(dry_run=dry_run, announce=lambda _: None)
+    one, done = _run(lambda: _Restore(store, checkpoint, ()), dry_run=dry_run, announce=lambda _: None)
     failures = one.submodules.failures
     said = [each for each in done.remarks if each.removeprefix(_OF_SUBMODULE) not in failures]
     return Returned(done.changes, said, one.is_due, failures, one.submodules.advice)

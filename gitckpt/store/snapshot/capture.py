@@ -47,6 +47,11 @@ class Moved(WorktreeError):
     """HEAD moved while the worktree was looked at."""
 
 
+def moved() -> Moved:
+    """Return the error that says that somebody committed, or switched, meanwhile."""
+    return Moved("HEAD moved while the files were looked at", hint="run the command again")
+
+
 class DamagedObject(WorktreeError):
     """git met a damaged object while it looked at the worktree.
 
@@ -223,7 +228,7 @@ class _Capture:
             self._omitted.append(Omitted(".git/index", "git cannot read it, so what was staged is not known"))
             seen, settings = self._look()
         if seen.commit != self._commit:
-            raise Moved("HEAD moved while the files were looked at", hint="run the command again")
+            raise moved()
         return seen, settings
 
     def _look(self) -> tuple[Survey, bytes | None]:

@@ -45,8 +45,8 @@ def restore(
     """Put the files of a checkpoint into this worktree.
 
     What is here now is recorded first, in a safety checkpoint: git ckpt undo brings it back.
-    Only what differs is touched: files, what is staged, and a merge or rebase in progress. With paths, only these files are,
-    and with --index what is staged of them. HEAD stays. Ignored files stay.
+    Only what differs is touched: files, what is staged, and a merge or rebase in progress; with paths,
+    these files alone. HEAD stays. Ignored files stay.
     """
     warn = _Warnings()
     with open_store(to_capture=True) as store:
