@@ -174,11 +174,44 @@ def test_one_path_of_several(store: Store, checkout: Checkout) -> None:
     shutil.rmtree(checkout.path / "d")
     made = store.save("a-complete", {})
     checkout.git("reset", "--quiet", "--hard")
-    restore(inside(store), made, [b"d/e"])
+    restore(inside(store), made, [b"d/e"], index=True)
     assert [each for each in flags(checkout.path) if each[2] != "0"] == [("100644", "d/e", "20000000")]
     assert checkout.git("status", "--porcelain", "--untracked-files=no") == " D d/e"
     undo(inside(store))
     assert checkout.git("status", "--porcelain", "--untracked-files=no") == ""
+
+
+@pytest.mark.parametrize("object_format", ["sha1", "sha256"])
+@pytest.mark.parametrize("is_gone", [False, True])
+def test_repository_added_in_intent_keeps_its_mode(
+    make_checkout: Callable[..., Checkout],
+    make_store: MakeStore,
+    object_format: str,
+    is_gone: bool,
+) -> None:
+    """Git gives it the mode 160000, and the oid of an empty blob."""
+    here = make_checkout("project", f"--object-format={object_format}")
+    here.commit("first", README="hello\n")
+    store = make_store(here)
+    first = store.save("a-complete", {})
+    here.git("init", "--quiet", f"--object-format={object_format}", "deep/nest")
+    nest = Checkout(here.path / "deep/nest")
+    nest.commit("nested", i="i\n")
+    here.git("add", "--intent-to-add", "deep/nest")
+    if is_gone:
+        shutil.rmtree(here.path / "deep")
+    expected = flags(here.path)
+    assert ("160000", "deep/nest", "20000000") in expected
+    second = store.save("b-complete", {})
+    assert flags(resume(inside(store), second).path) == expected
+    restore(inside(store), first)
+    assert flags(here.path) == [("100644", "README", "0")]
+    undo(inside(store))
+    assert flags(here.path) == expected
+    redo(inside(store))
+    restore(inside(store), second, [b"deep/nest"], index=True)
+    assert flags(here.path) == expected
+    assert is_gone or (nest.path / "i").read_text() == "i\n"
 
 
 def test_it_is_no_empty_file_that_was_staged(store: Store, checkout: Checkout) -> None:

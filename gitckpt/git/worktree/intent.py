@@ -6,7 +6,7 @@ import os
 import re
 
 from gitckpt.git.files import premises
-from gitckpt.git.objects.encoding import object_id
+from gitckpt.git.objects.encoding import GITLINK, object_id
 from gitckpt.git.process import GitError
 
 TYPE_CHECKING = False
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from gitckpt.git.worktree.index import PrivateIndex
 
-EXECUTABLE, LINK = b"100755", b"120000"
+EXECUTABLE, LINK, REPOSITORY = b"100755", b"120000", GITLINK
 _FLAG = 0x20000000
 """CE_INTENT_TO_ADD, as `git ls-files --debug` prints it."""
 
@@ -83,7 +83,8 @@ def add(index: PrivateIndex, paths: Collection[bytes], modes: Mapping[bytes, byt
     try:
         try:
             for path in wanted:
-                _stand_in(os.path.join(os.fsencode(scratch), path), modes.get(path))
+                whole = os.path.join(os.fsencode(scratch), path)
+                _stand_in(whole, modes.get(path), index.repository.object_format)
         except OSError as error:
             raise GitError(["add"], 1, f"{os.fsdecode(error.filename)}: {error.strerror}") from None
         words = (f"--work-tree={scratch}", "-C", scratch, "-c", "core.fileMode=true", "-c", "core.symlinks=true")
@@ -92,10 +93,24 @@ def add(index: PrivateIndex, paths: Collection[bytes], modes: Mapping[bytes, byt
         premises.discard(scratch)
 
 
-def _stand_in(path: bytes, mode: bytes | None) -> None:
+def _stand_in(path: bytes, mode: bytes | None, object_format: str) -> None:
     os.makedirs(os.path.dirname(path), exist_ok=True)
     if mode == LINK:
         os.symlink(b"nowhere", path)
+    elif mode == REPOSITORY:
+        _stand_in_repository(os.path.join(path, b".git"), object_format)
     else:
         with open(path, "wb") as file:
             os.fchmod(file.fileno(), 0o700 if mode == EXECUTABLE else 0o600)
+
+
+def _stand_in_repository(git_dir: bytes, object_format: str) -> None:
+    """Make what git takes for a repository with a commit checked out."""
+    for name in (b"objects", b"refs"):
+        os.makedirs(os.path.join(git_dir, name))
+    config = "[core]\n\trepositoryformatversion = 1\n"
+    config += f"[extensions]\n\tobjectFormat = {object_format}\n"
+    head = placeholder(object_format) + b"\n"  # any oid will do
+    for name, content in ((b"config", config.encode("ascii")), (b"HEAD", head)):
+        with open(os.path.join(git_dir, name), "xb") as file:
+            file.write(content)

@@ -48,7 +48,11 @@ INTENT, ASSUMED, SKIPPED, ABSENT = "intent-to-add", "assume-unchanged", "skip-wo
 RAW, CONVERSION = b"raw", b"conversion"
 """Entries of a snapshot's tree."""
 
-INTENDED = {"executable": intent.EXECUTABLE, "link": intent.LINK}
+INTENDED = {
+    "executable": intent.EXECUTABLE,
+    "link": intent.LINK,
+    "repository": intent.REPOSITORY,
+}
 """Flags of entries that were added in intent only: their modes, where they are not those of a plain file."""
 
 VERIFY = "see what is wrong: git ckpt verify"
