@@ -387,3 +387,85 @@ def test_one_that_is_made_again_where_its_repository_is_sparse_by_now(plain: Sto
     assert not lib.path.exists()
     restorer.redo(inside(plain))
     assert (settled(lib), lib.git("ls-files", "-v", "more")) == after
+
+
+def rename(here: Checkout, path: str) -> None:
+    """Moves the submodule `lib` to another path, as git does, and commits that."""
+    (here.path / path).parent.mkdir(parents=True, exist_ok=True)
+    here.git("mv", "lib", path)
+    here.git("commit", "--quiet", "--message", "renamed")
+
+
+@pytest.mark.parametrize("path", ["vendor", "third/party/vendor"])
+def test_renamed_submodule_goes_back_with_restore_and_undo(
+    plain: Store, main_checkout: Checkout, lib: Checkout, inner: Checkout, path: str
+) -> None:
+    """With all that is in it, ignored files too; git knows it at either path."""
+    dirty(lib, inner)
+    wanted = settled(lib, inner)
+    made = plain.save("a-complete", {})
+    inner.git("reset", "--quiet", "--hard")
+    lib.git("reset", "--quiet", "--hard")
+    rename(main_checkout, path)
+    vendor = Checkout(main_checkout.path / path)
+    deep = Checkout(vendor.path / "inner")
+    Path(vendor.git("rev-parse", "--git-path", "info/exclude")).parent.mkdir(exist_ok=True)
+    with open(vendor.git("rev-parse", "--git-path", "info/exclude"), "a") as rules:
+        rules.write("*.o\n")
+    vendor.write("x.o", "built\n")
+    vendor.write("l", "work\n")
+    deep.write("i", "more work\n")
+    before = settled(main_checkout, vendor, deep)
+    looked = restore(plain, made, dry_run=True)
+    assert settled(main_checkout, vendor, deep) == before
+    assert {("add", b"lib"), ("delete", path.encode())} <= set(changes(looked))
+    done = restore(plain, made)
+    assert not [remark for remark in done.remarks if "stays as it is" in remark]
+    assert (lib.path / "x.o").read_text() == "built\n"
+    (lib.path / "x.o").unlink()
+    assert settled(lib, inner) == wanted
+    lib.write("x.o", "built\n")
+    assert {entry.name for entry in main_checkout.path.iterdir()} == {".git", ".gitmodules", "README", "lib"}
+    main_checkout.git("submodule", "--quiet", "status", "--recursive")
+    restorer.undo(inside(plain))
+    assert settled(main_checkout, vendor, deep) == before
+    assert not lib.path.exists()
+    main_checkout.git("submodule", "--quiet", "status", "--recursive")
+    restorer.redo(inside(plain))
+    (lib.path / "x.o").unlink()
+    assert settled(lib, inner) == wanted
+    main_checkout.git("submodule", "--quiet", "status", "--recursive")
+
+
+def test_renamed_submodule_stays_where_paths_do_not_name_it(plain: Store, main_checkout: Checkout, lib: Checkout) -> None:
+    lib.write("l", "work\n")
+    made = plain.save("a-complete", {})
+    lib.git("reset", "--quiet", "--hard")
+    rename(main_checkout, "vendor")
+    with pytest.raises(_Incomplete, match="lib: its repository is checked out at vendor") as caught:
+        restore(plain, made, b"lib")
+    both = f"restore both: git ckpt restore {made.id[:8]} -- lib vendor; then run the command again"
+    assert caught.value.hint == both
+    assert main_checkout.git("status", "--porcelain") == ""
+    restore(plain, made, b"lib", b"vendor")
+    assert (lib.path / "l").read_text() == "work\n"
+    restorer.undo(inside(plain))
+    assert main_checkout.git("status", "--porcelain") == ""
+
+
+def test_undo_where_git_has_checked_a_submodule_out_twice(plain: Store, main_checkout: Checkout, lib: Checkout) -> None:
+    """`git submodule update` lets two places share one repository, which knows the last one."""
+    lib.write("l", "work\n")
+    made = plain.save("a-complete", {})
+    lib.git("reset", "--quiet", "--hard")
+    rename(main_checkout, "vendor")
+    main_checkout.git("config", "ckpt.submodules", "none")
+    restore(plain, made)
+    main_checkout.git("submodule", "--quiet", "update", "--init", "--recursive", "--", "lib")
+    main_checkout.git("config", "--unset", "ckpt.submodules")
+    restore(plain, made)
+    assert (lib.path / "l").read_text() == "work\n"
+    while plain.undo_steps() and plain.undo_steps()[0].kind == "undo":
+        restorer.undo(inside(plain))
+        main_checkout.git("status", "--porcelain")
+    assert main_checkout.git("status", "--porcelain").splitlines() in ([], ["?? lib/"])

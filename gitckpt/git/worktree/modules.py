@@ -5,11 +5,13 @@ Nothing is looked up by a name out of `.gitmodules`: git's own directories are w
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 from collections.abc import Collection, Iterator, Sequence
 
 from gitckpt.git.command import Git
+from gitckpt.git.files import atomic
 from gitckpt.git.files.ref_files import may_be_there, plain
 from gitckpt.git.filesystem import names_in
 from gitckpt.git.objects.encoding import GITLINK
@@ -224,8 +226,7 @@ def attach(kept: Repository, top: str) -> Repository | None:
         GitError: git cannot write the configuration.
         WorktreeError: the directory cannot be made.
     """
-    own = kept.git.run("config", "--file", os.path.join(kept.git_dir, "config"), "core.worktree", ok=(0, 1)).out
-    there = os.path.normpath(os.path.join(kept.git_dir, os.fsdecode(own.removesuffix(b"\n")))) if own else top
+    there = _recorded(kept) or top
     is_elsewhere = os.path.realpath(there) != os.path.realpath(top) and os.path.lexists(os.path.join(there, ".git"))
     if is_elsewhere or kept.is_linked or os.path.basename(kept.git_dir) == ".git":
         return None
@@ -233,14 +234,99 @@ def attach(kept: Repository, top: str) -> Repository | None:
         os.makedirs(top, exist_ok=True)
         if os.listdir(top):
             return None
-        real = os.path.realpath(top)
-        file = os.path.join(kept.git_dir, "config")
-        kept.git.run("config", "--file", file, "core.worktree", os.path.relpath(real, os.path.realpath(kept.git_dir)))
-        with open(os.path.join(top, ".git"), "x", encoding="utf-8", errors="surrogateescape") as written:
-            written.write(f"gitdir: {os.path.relpath(os.path.realpath(kept.git_dir), real)}\n")
+        claim(kept, top)
+        _link(kept, top)
     except OSError as error:
         raise WorktreeError(f"cannot make {top}: {error.strerror}") from None
     return Repository(kept.git_dir, top, kept.object_format)
+
+
+def _recorded(kept: Repository) -> str | None:
+    """Return where `core.worktree` of a repository leads to; None where it is not set."""
+    words = ("config", "--file", os.path.join(kept.git_dir, "config"), "core.worktree")
+    own = os.fsdecode(kept.git.run(*words, ok=(0, 1)).out.removesuffix(b"\n"))
+    return os.path.normpath(os.path.join(kept.git_dir, own)) if own else None
+
+
+def is_lost(kept: Repository) -> bool:
+    """Tell whether `core.worktree` of a submodule's repository leads to a place without it."""
+    there = _recorded(kept)
+    return there is not None and not os.path.lexists(os.path.join(there, ".git"))
+
+
+def claim(kept: Repository, top: str) -> None:
+    """Point `core.worktree` of a submodule's repository to a place: by that git finds the files.
+
+    Raises:
+        GitError: git cannot write the configuration.
+    """
+    way = os.path.relpath(os.path.realpath(top), os.path.realpath(kept.git_dir))
+    kept.git.run("config", "--file", os.path.join(kept.git_dir, "config"), "core.worktree", way)
+
+
+def _link(kept: Repository, top: str) -> None:
+    """Make the place of a submodule name its repository."""
+    way = os.path.relpath(os.path.realpath(kept.git_dir), os.path.realpath(top))
+    atomic.write(os.path.join(top, ".git"), os.fsencode(f"gitdir: {way}\n"))
+
+
+def checked_out_at(repository: Repository, kept: Repository) -> bytes | None:
+    """Return the path at which a worktree has a submodule's repository; None where it has not.
+
+    Args:
+        repository: seen from the worktree.
+        kept: one of `stores`.
+    """
+    there = _recorded(kept)
+    if there is None or repository.worktree is None:
+        return None
+    path = os.fsencode(os.path.relpath(os.path.realpath(there), os.path.realpath(repository.worktree)))
+    top = place(repository, path)
+    named = administration.named_by(top) if top is not None else None
+    is_same = named is not None and os.path.realpath(named) == os.path.realpath(kept.git_dir)
+    return path if is_same else None
+
+
+def move(repository: Repository, kept: Repository, path: bytes, top: str) -> Repository:
+    """Move a submodule, with all that lies in it, to a place that is empty.
+
+    Args:
+        repository: seen from the worktree.
+        kept: the submodule's repository.
+        path: where it is checked out, as `checked_out_at` returned it.
+        top: where it is to be; it need not be there.
+
+    Returns:
+        The repository as seen from there.
+
+    Raises:
+        WorktreeError: it cannot be moved.
+    """
+    worktree = repository.worktree or ""
+    old = os.path.join(worktree, os.fsdecode(path))
+    try:
+        os.makedirs(top, exist_ok=True)
+        os.rename(old, top)
+        _reconnect(kept, old, top)
+        above = os.path.dirname(old)
+        while above != worktree and not os.listdir(above):
+            os.rmdir(above)
+            above = os.path.dirname(above)
+    except OSError as error:
+        raise WorktreeError(f"cannot move {old} to {top}: {error.strerror}") from None
+    return Repository(kept.git_dir, top, kept.object_format)
+
+
+def _reconnect(kept: Repository, old: str, top: str) -> None:
+    """Has a submodule that was moved, and those in it, and their repositories find each other."""
+    for git_dir in _git_dirs(os.path.join(kept.git_dir, "modules")):
+        with contextlib.closing(_kept(git_dir, kept.object_format)) as inner:
+            below = os.path.relpath(_recorded(inner) or old, old)
+            if below != "." and not below.startswith(".."):
+                _reconnect(inner, os.path.join(old, below), os.path.join(top, below))
+    if os.path.isfile(os.path.join(top, ".git")):
+        claim(kept, top)
+        _link(kept, top)
 
 
 def place(repository: Repository, path: bytes) -> str | None:

@@ -269,7 +269,7 @@ class _Restore:
     def _remarks(self, plan: Plan) -> list[str]:
         """Return what a person should know beside the gap: the same before the act and after it."""
         allowed = self._allowed if self._brings_operation else None
-        said = remarks(self._checkpoint, plan, allowed, spoken_for=self.submodules.paths, rebased=self._rebased)
+        said = remarks(self._checkpoint, plan, allowed, spoken_for=self.submodules.paths | self.submodules.moved, rebased=self._rebased)
         return [*self._left_out, *said, *self.submodules.remarks]
 
     def _gap(self, under_way: str | None, *, changes_operation: bool) -> Gap:

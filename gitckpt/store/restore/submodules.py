@@ -10,8 +10,9 @@ import contextlib
 import os
 from collections.abc import Callable, Iterator, Sequence
 
-from gitckpt.git.repository import BRANCHES
+from gitckpt.git.repository import BRANCHES, Repository
 from gitckpt.git.worktree import administration, modules
+from gitckpt.model import ids
 from gitckpt.model.checkpoint import SAFETY, Checkpoint, Submodule
 from gitckpt.model.errors import CkptError, WorktreeError
 from gitckpt.model.names import shell_word
@@ -19,7 +20,7 @@ from gitckpt.model.values import dataclass
 from gitckpt.store.checkpoints import Checkpoints
 from gitckpt.store.records import layout
 from gitckpt.store.restore import departure
-from gitckpt.store.restore.plan import ADD, CHANGE, PathChange, is_within
+from gitckpt.store.restore.plan import ADD, CHANGE, DELETE, PathChange, is_within
 from gitckpt.store.snapshot import manifest
 from gitckpt.store.submodules import keeper
 
@@ -95,12 +96,16 @@ class Submodules:
         self._store = store
         self._checkpoint = checkpoint
         self._restore = restore
+        self._paths = paths
         named = checkpoint.worktree.submodules if checkpoint.worktree is not None else ()
         self._wanted = {path: one for one in named if is_within(path := modules.unquoted(one.path), paths)}
         self.changes: list[PathChange] = []
         self.remarks: list[str] = []
         self.failures: list[str] = []
         self.advice = ""
+        self.moved: set[bytes] = set()
+        """Paths from which submodules that were renamed since go back to theirs."""
+
         self.made: dict[str, dict[str, Any]] = {}
         """Those that are to be checked out, as `departure.KEY` knows them; after `look`."""
 
@@ -207,33 +212,74 @@ class Submodules:
             with contextlib.closing(kept):  # it was captured in another worktree
                 keeper.bring_all(self._store, kept, there)
         if there is None:
-            top = modules.place(repository, path)
-            is_free = top is not None and (not os.path.lexists(top) or (os.path.isdir(top) and not os.listdir(top)))
-            kept = modules.holding(repository, path, ref) if is_free else None
-            if kept is None or top is None or not self._is_submodule(path):
-                self._fail_to_make(path, one.checkpoint, is_free=is_free, is_held=kept is not None)
-                yield None
-                return
-            with contextlib.closing(kept):
-                if dry_run:
-                    self.made[one.path] = departure.before(self._store, kept, top)
-                there = None if dry_run else modules.attach(kept, top)
+            there = self._made_anew(path, one, dry_run=dry_run)
             if there is None:
-                if dry_run:
-                    self.changes.append(PathChange(ADD, path))
-                else:
-                    self._fail(path, f"its repository {kept.git_dir} is in use elsewhere", f"bring it here: {keeper.way_to_make(path)}")
                 yield None
                 return
             with contextlib.closing(self._store.seen_from(there, "plumbing")) as inner:
                 if inner.objects.head()[0] != one.git_sha:  # no checkpoint of the worktree around it keeps where it was
                     message = f"before it came back at {_text(path)}"
                     inner.record(layout.SAFETY_COMPLETE, {"path": _text(path)}, trigger=SAFETY, message=message)
-                self.changes.append(PathChange(ADD, path))
                 yield inner
                 return
+        if not dry_run:
+            self._claim(path, there)
         with contextlib.closing(self._store.seen_from(there, "plumbing")) as inner:
             yield inner
+
+    def _claim(self, path: bytes, there: Repository) -> None:
+        """Has git find the files of a submodule here, where it was checked out elsewhere since."""
+        repository = self._store.repository
+        other = modules.checked_out_at(repository, there)
+        is_gone = other is None and modules.is_lost(there)
+        if is_gone or (other not in (None, path) and other not in self._wanted):
+            modules.claim(there, os.path.join(repository.worktree or "", os.fsdecode(path)))
+
+    def _made_anew(self, path: bytes, one: Submodule, *, dry_run: bool) -> Repository | None:
+        """Check a submodule out, without files, or move it back to where it was.
+
+        Returns:
+            Its repository; None where it is only noted what would be done, or why that fails.
+        """
+        repository = self._store.repository
+        ref = layout.CHECKPOINTS + one.checkpoint
+        top = modules.place(repository, path)
+        is_free = top is not None and (not os.path.lexists(top) or (os.path.isdir(top) and not os.listdir(top)))
+        kept = modules.holding(repository, path, ref) if is_free else None
+        if kept is None or top is None or not self._is_submodule(path):
+            self._fail_to_make(path, one.checkpoint, is_free=is_free, is_held=kept is not None)
+            return None
+        with contextlib.closing(kept):
+            other = modules.checked_out_at(repository, kept)
+            if other is not None and not self._may_move(other):
+                self._fail_to_move(path, other)
+                return None
+            there = None
+            if other is not None:
+                self.moved.add(other)
+                there = None if dry_run else modules.move(repository, kept, other, top)
+            elif dry_run:
+                self.made[one.path] = departure.before(self._store, kept, top)
+            else:
+                there = modules.attach(kept, top)
+        if there is None and not dry_run:
+            self._fail(path, f"its repository {kept.git_dir} is in use elsewhere", f"bring it here: {keeper.way_to_make(path)}")
+            return None
+        self.changes.append(PathChange(ADD, path))
+        if other is not None:
+            self.changes.append(PathChange(DELETE, other))
+        return there
+
+    def _may_move(self, other: bytes) -> bool:
+        """Tell whether a submodule may go from where it is: its content is captured, and the checkpoint has none there."""
+        return is_within(other, self._paths) and other not in self._wanted and not self._is_submodule(other)
+
+    def _fail_to_move(self, path: bytes, other: bytes) -> None:
+        """Note that a submodule does not come back, as it is checked out at another path."""
+        short = self._checkpoint.id[: ids.SHORT]
+        both = " ".join(shell_word(_text(each)) for each in (path, other))
+        advice = f"restore both: git ckpt restore {short} -- {both}" if self._paths else f"move it away: {shell_word(_text(other))}"
+        self._fail(path, f"its repository is checked out at {_text(other)}", advice)
 
     def _is_submodule(self, path: bytes) -> bool:
         """Tells whether the files of the checkpoint have a submodule at a path: its document may have been fetched."""
