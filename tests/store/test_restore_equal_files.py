@@ -109,3 +109,13 @@ def test_line_ends_that_differ_from_the_captured_ones_come_back(plain: Store, ma
     assert (here.path / "a").read_bytes() == LF
     plain.undo()
     assert (here.path / "a").read_bytes() == CRLF
+
+
+@pytest.mark.parametrize("settings", [{}, {"core.autocrlf": "true"}])
+def test_diff_shows_no_line_ends_that_settings_of_now_would_write(plain: Store, main_checkout: Checkout, settings: Settings) -> None:
+    here = main_checkout
+    begin(here, settings, CRLF if settings else LF)
+    made = plain.save("a-complete", {})
+    here.git("config", "core.autocrlf", "false" if settings else "true")
+    assert plain.diff(made) == b""
+    assert plain.diff(made, plain.save("b-complete", {})) == b""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Collection, Iterable, Mapping
 
-from gitckpt.git.contents import conversion, layout, raw_files
+from gitckpt.git.contents import attributes, conversion, layout, raw_files
 from gitckpt.git.damage import unusable
 from gitckpt.git.objects import diff
 from gitckpt.git.objects.diff import Difference
@@ -132,10 +132,12 @@ def comparable(repository: Repository, objects: Objects, before: tuple[str | Non
     paths = [path for path in manifest.differing_raw(repository, *sides) if stored[0].get(path) == stored[1].get(path)]
     made = []
     with PrivateIndex(repository) as index:
-        for side in sides:
+        for side, (snapshot, _) in zip(sides, (before, after), strict=True):
             raw = manifest.raw_of(repository, side)
             as_git = [path for path in paths if path not in raw]
-            written = conversion.written_by_git(index, [(stored[0][path], path) for path in as_git], is_filtered=False)
+            wanted = [(stored[0][path], path) for path in as_git]
+            options = attributes.line_end_options(manifest.conversion_of(repository, snapshot))
+            written = conversion.written_by_git(index, wanted, is_filtered=False, options=options)
             oids = objects.write([("blob", data or b"") for data in written], flushed=False)
             whole = dict(zip(as_git, oids, strict=True)) | {path: raw[path] for path in paths if path in raw}
             index.git("read-tree", side.files)

@@ -300,6 +300,14 @@ def raw_tree(repository: Repository, tree: str | None) -> str | None:
     return found[0] if found is not None and found[1] == "tree" else None
 
 
+def conversion_of(repository: Repository, tree: str | None) -> bytes:
+    """Return the settings under which the files of a snapshot were captured, as `Contents` has them."""
+    if tree is None:
+        return b""
+    found = next(repository.cat_file.contents([f"{tree}:{CONVERSION.decode()}"], budget.LIST))
+    return found[2] if found is not None and found[1] == "blob" else b""
+
+
 def differing_raw(repository: Repository, before: Contents, after: Contents) -> list[bytes]:
     """Returns the paths at which two snapshots keep other bytes, or only one of them does. Errors: as `raw_of`."""
     old, new = ({} if before.raw == after.raw else raw_of(repository, each) for each in (before, after))
