@@ -169,12 +169,12 @@ RUN_OPERATIONS = (
 FILE_OPERATIONS = (
     Operation(
         "restore-paths",
-        [*CKPT, "restore", "@ID", "--", "file-2", "sub"],
+        [*CKPT, "restore", "--index", "@ID", "--", "file-2", "sub"],
         promises.replaced,
         'tail -n 1 "$BESIDE/known" >"$BESIDE/id"; echo four >>file-2; git add file-2; echo edited >>sub/deep/1; rm sub/deep/2\n'
         "echo x >sub/new; rm file-5",
         changes=frozenset({"files", "index"}),
-        again=("restore", "@ID", "--", "file-2", "sub"),
+        again=("restore", "--index", "@ID", "--", "file-2", "sub"),
         ends_alike=True,
     ),
     Operation(

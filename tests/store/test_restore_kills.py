@@ -22,8 +22,9 @@ pytestmark = pytest.mark.long
 
 RESTORE = """
     from gitckpt.store.restore import restorer
-    id_, *paths = [word for word in args if word != "--dry-run"]
-    restorer.restore(store, store.read(id_), [path.encode() for path in paths], dry_run="--dry-run" in args)
+    id_, *paths = [word for word in args if not word.startswith("--")]
+    options = {word[2:].replace("-", "_"): True for word in args if word.startswith("--")}
+    restorer.restore(store, store.read(id_), [path.encode() for path in paths], **options)
 """
 STEP = """
     from gitckpt.store.restore import restorer
@@ -141,8 +142,13 @@ class TestAKillAtEveryGitCall:
         before = seen(main_checkout)
         for at in (share * 7 + 36,):
             checkout = copies.make()
-            killer.run(at, RESTORE, str(checkout.path), made, "README", "new")
-            self.go_on(checkout, lambda store: restorer.restore(inside(store), store.read(made), [b"README", b"new"]))
+            killer.run(at, RESTORE, str(checkout.path), "--index", made, "README", "new")
+
+            def again(store: Store) -> object:
+                paths = [b"README", b"new"]
+                return restorer.restore(inside(store), store.read(made), paths, index=True)
+
+            self.go_on(checkout, again)
             assert ((checkout.path / "new").read_text(), (checkout.path / "kept").read_text()) == ("x\n", "typed since\n")
             assert checkout.git("ls-files", "--unmerged", "--", "README").count("\n") == 2
             self.go_on(checkout, Store.undo)
