@@ -5,14 +5,17 @@ from __future__ import annotations
 import json
 import os
 import subprocess
+import uuid
 from pathlib import Path
 
 import pytest
 
 from gitckpt.durable.steps import journal, mirror
+from gitckpt.durable.steps.graph import Graph
 from gitckpt.durable.steps.report import StepReport
 from gitckpt.durable.steps.steps import Steps
-from gitckpt.model.checkpoint import Checkpoint
+from gitckpt.git.repository import Repository
+from gitckpt.store.checkpoints import Checkpoints
 from gitckpt.store.store import Store
 from tests.cli.conftest import Ckpt
 from tests.conftest import Checkout, repository_of
@@ -73,17 +76,33 @@ def test_a_worktree_that_is_mounted_by_itself(ckpt: Ckpt, project: Checkout, tmp
 
 def test_whoever_writes_it_last_writes_what_was_reported_last(ckpt: Ckpt, project: Checkout, monkeypatch: pytest.MonkeyPatch) -> None:
     report(ckpt, project, "start", "PLAN")
-    written = journal._Writer._mirror
+    written = journal._write_mirror
 
-    def after_another(self: journal._Writer, made: Checkpoint) -> None:
-        monkeypatch.setattr(journal._Writer, "_mirror", written)
+    def after_another(store: Checkpoints, repository: Repository, graph: Graph, run: str) -> None:
+        monkeypatch.setattr(journal, "_write_mirror", written)
         report(ckpt, project, "pass", "PLAN")
-        written(self, made)
+        written(store, repository, graph, run)
 
-    monkeypatch.setattr(journal._Writer, "_mirror", after_another)
+    monkeypatch.setattr(journal, "_write_mirror", after_another)
     with Store.open(project.path, adapter="plumbing") as store:
         Steps(store, track="login").report(StepReport("progress", "PLAN", notes="on my way"))
     assert json.loads((project.path / PATH).read_text())["loop_state"]["current_step"] == "EVALUATE_PLAN"
+
+
+def test_a_repeated_report_writes_the_mirror_that_a_killed_one_did_not(ckpt: Ckpt, project: Checkout) -> None:
+    report(ckpt, project, "start", "EXECUTE", "--force")
+    path, first, second = project.path / PATH, str(uuid.uuid4()), str(uuid.uuid4())
+    words = ("progress", "EXECUTE", "--task", "1.1", "--task-status", "PASSED", "--track", "login", "--id", first)
+    before = path.read_bytes()
+    die_at_rename("metadata.json", lambda: ckpt("step", *words, at=project))
+    assert path.read_bytes() == before
+    done = ckpt("step", *words, at=project)
+    assert (done.code, done.out) == (0, f"{first}\n")
+    assert list(json.loads(path.read_text())["loop_state"]["checkpoints"]["EXECUTE"]["tasks"]) == ["1.1"]
+    # Reported again after another report, it takes nothing back.
+    report(ckpt, project, "progress", "EXECUTE", "--task", "1.2", "--task-status", "PASSED", "--id", second)
+    assert ckpt("step", *words, at=project).code == 0
+    assert list(json.loads(path.read_text())["loop_state"]["checkpoints"]["EXECUTE"]["tasks"]) == ["1.1", "1.2"]
 
 
 def test_a_file_that_was_there_is_gone_on_with(ckpt: Ckpt, project: Checkout) -> None:

@@ -25,6 +25,7 @@ from gitckpt.store.worktrees import ownership
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from gitckpt.git.repository import Repository
     from gitckpt.model.checkpoint import Checkpoint, Progress
     from gitckpt.store.checkpoints import Checkpoints
 
@@ -194,9 +195,32 @@ def _recorded(store: Checkpoints, where: ReportPlace, said: StepReport, checkpoi
     found = store.read_own(checkpoint_id)
     steps = graph_of(store, found.state)
     label = f"{steps.step(said.step).name}-{record.LABELS[said.action]}"
-    if found.trigger != STEP or found.phase != label or (found.run != where.run and not where.by_track):
+    if found.run is None or found.trigger != STEP or found.phase != label or (found.run != where.run and not where.by_track):
         raise UsageError(f"checkpoint {checkpoint_id} is about something else: {found.phase}", hint="give each report an id of its own")
+    # The call before may have been killed between its checkpoint and the mirror, or even before it moved the head of the run.
+    store.heads.move_up(found.run)
+    path = ownership.of_runs(store.repository).get(found.run)
+    home_repository = administration.seen_from(store.repository, path) if path is not None else None
+    _write_mirror(store, home_repository or store.repository, steps, found.run)
     return Reported(found, steps, is_new=False)
+
+
+def _write_mirror(store: Checkpoints, repository: Repository, graph: Graph, run: str) -> None:
+    """Write the newest state of a run to its mirror file, if its steps have one.
+
+    The report is recorded by then, so a failure is announced and not raised.
+
+    Args:
+        repository: seen from the worktree that the file lies in.
+    """
+    if graph.mirror is None or repository.worktree is None:
+        return
+    try:
+        # The state is read under the lock: of two reporters, the one that writes last writes the newest state.
+        with Lock(os.path.join(repository.make_private_dir(), _MIRROR_LOCK), _PATIENCE):
+            mirror.write(repository, graph.mirror, store.heads.read(run).state)
+    except CkptError as error:
+        store.announce(error.message)
 
 
 def _extend(store: Checkpoints, run: str, track: str | None, said: StepReport, graph: str | None, *, files: bool) -> Reported:
@@ -253,21 +277,8 @@ class _Writer:
         # An agent waits for it, so the files are left out where they take too long.
         limits = self._store.rules.limits
         made = self._store.save(label, limits=limits(), **how) if files else self._store.record(label, base=base, **how)
-        self._mirror(made)
+        _write_mirror(self._store, self._store.repository, self._graph, str(made.run))
         return made
-
-    def _mirror(self, made: Checkpoint) -> None:
-        """Writes the state to the file that others read. The report is recorded by then: that this fails is told, and no failure of it."""
-        repository = self._store.repository
-        if self._graph.mirror is None or repository.worktree is None:
-            return
-        try:
-            # Others may have reported since, and written theirs already: whoever is last writes the newest.
-            with Lock(os.path.join(repository.make_private_dir(), _MIRROR_LOCK), _PATIENCE):
-                newest = self._store.heads.read(made.run) if made.run is not None else made
-                mirror.write(repository, self._graph.mirror, newest.state)
-        except CkptError as error:
-            self._store.announce(error.message)
 
     def _change(self, before: dict[str, Any]) -> dict[str, Any]:
         known = {**before, TRACK: self._track} if self._track is not None and TRACK not in before else before
