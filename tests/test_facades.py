@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import importlib.util
 from pathlib import Path
 from types import ModuleType
@@ -55,6 +56,20 @@ def test_rlm_act(checkout: Checkout) -> None:
     assert manager.cleanup_all() == (2, 1)
     assert manager.cleanup_by_age(-1) == (0, 1)
     manager.store.close()
+
+
+@pytest.mark.parametrize(
+    ("timestamp", "days"),
+    [("", 0), ("garbage", 0), ("2024-01-01T00:00:00", 0), (None, 0), ("{-71}Z", 2), ("{-73}Z", 3), ("{-71}+02:00", 3), ("{+9}Z", 0)],
+)
+def test_rlm_act_counts_whole_days_and_takes_no_timestamp_for_today(timestamp: str | None, days: int) -> None:
+    """In braces: a time so many hours from now, in UTC."""
+    manager_class = loaded("rlm_act").CheckpointManager
+    if timestamp is not None and timestamp.startswith("{"):
+        hours, _, zone = timestamp[1:].partition("}")
+        timestamp = (dt.datetime.now(dt.UTC) + dt.timedelta(hours=int(hours))).replace(tzinfo=None).isoformat() + zone
+    assert manager_class.get_checkpoint_age_days(None, {"timestamp": timestamp}) == days
+    assert manager_class.get_checkpoint_age_days(None, {}) == 0
 
 
 def test_forge(checkout: Checkout) -> None:

@@ -26,12 +26,16 @@ class CheckpointManager:
         return dict(self.store.read(file_path.rpartition("/")[2]).state)
 
     def get_checkpoint_age_days(self, checkpoint: dict[str, Any]) -> int:
-        return max((dt.datetime.now(dt.UTC) - dt.datetime.fromisoformat(checkpoint["timestamp"])).days, 0)
+        try:
+            return max((dt.datetime.now(dt.UTC) - dt.datetime.fromisoformat(checkpoint["timestamp"])).days, 0)
+        except (KeyError, TypeError, ValueError):  # no timestamp, none with an offset, or none at all
+            return 0
 
     def cleanup_by_age(self, days: int) -> tuple[int, int]:
         age = max(days, 0) * DAY
         rules = Policy(age, age, keep_last=0, runs_older_than=age, safety_older_than=age, safety_keep_last=0, everything=True)
-        return len(self.store.expire(rules).checkpoints), len(self.store.problems())
+        expired = self.store.expire(rules)
+        return len(expired.checkpoints), len(expired.failed) + len(self.store.problems())
 
     def cleanup_all(self) -> tuple[int, int]:
         return self.cleanup_by_age(0)

@@ -130,19 +130,6 @@ def parse_age(text: str) -> int:
     return int(count) * _UNITS[unit] * MICRO
 
 
-def age_in_days(timestamp: str, now: int) -> int:
-    """Returns how many times 24 hours have passed since a timestamp; 0 where it lies ahead, or is no RFC 3339 timestamp.
-
-    Args:
-        timestamp: with `Z` or an offset.
-        now: the current instant, in microseconds since the epoch.
-    """
-    try:
-        return max(0, (now - from_text(timestamp)) // (_UNITS["d"] * MICRO))
-    except ValueError:
-        return 0
-
-
 def length_text(length: int) -> str:
     """Returns a length of time as one writes it in a pipeline, such as `90s`, `30m`, `2h`: in the largest unit that it is a multiple of.
 

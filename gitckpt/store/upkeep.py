@@ -41,7 +41,8 @@ class Upkeep:
     def expire(self, policy: Policy | None = None, *, dry_run: bool = False, progress: Callable[[str], None] = lambda _: None) -> Expired:
         """Removes the checkpoints and runs that a policy lets go.
 
-        A run goes as a whole, with its worktree, if a checkpoint holds all that is in the worktree; if not, it stays.
+        A run goes as a whole, with its worktree, if a checkpoint holds all that is in the worktree; if not, it stays. A checkpoint that
+        cannot be deleted, as when somebody holds a lock of its ref, is among those that `failed`; the others go.
 
         Args:
             policy: the rules; by default those of the settings, as `policy` returns them.

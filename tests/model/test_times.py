@@ -171,22 +171,6 @@ def test_now_is_cut_to_whole_microseconds(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 @pytest.mark.parametrize(
-    ("timestamp", "days"),
-    [
-        ("2026-11-21T20:15:00Z", 0),
-        ("2026-11-20T20:15:00.000001Z", 0),
-        ("2026-11-20T20:15:00Z", 1),
-        ("2026-11-20T22:15:00+02:00", 1),
-        ("2026-11-01T20:15:00Z", 20),
-        ("2026-11-29T20:15:00Z", 0),
-        ("yesterday", 0),
-    ],
-)
-def test_an_age_in_days_counts_whole_ones(timestamp: str, days: int) -> None:
-    assert times.age_in_days(timestamp, times.from_text("2026-11-21T20:15:00Z")) == days
-
-
-@pytest.mark.parametrize(
     ("text", "seconds"),
     [
         ("0s", 0),

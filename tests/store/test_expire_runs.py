@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from gitckpt.git.refs import Refs, Update
+from gitckpt.git.refs import LockHeld, Refs, Update
 from gitckpt.model import times
 from gitckpt.model.checkpoint import PHASE, Pipeline
 from gitckpt.model.policy import DAY, Policy
@@ -412,8 +412,10 @@ def test_a_removal_of_refs_that_fails_loses_nothing(
     content = view(work.worktree.path)
     clock.instant += 7 * DAY
     lock = main_checkout.write(f".git/refs/checkpoints/{work.newest.id}.lock", "")
-    with pytest.raises(Exception, match="another process holds"):
-        expiry.expire(inside(plain), Policy())
+    found = expiry.expire(inside(plain), Policy())
+    assert [(entry.id, str(error)) for entry, error in found.failed] == [(work.newest.id, f"another process holds {lock}")]
+    with pytest.raises(LockHeld):
+        plain.remove_run(work.run)
     lock.unlink()
     assert view(resumption.resume(inside(plain), work.newest).path) == content
     assert worktree_removal.remove_worktree(inside(plain), work.run) is None

@@ -8,7 +8,7 @@ from gitckpt.git.graph import reachability
 from gitckpt.git.notes.editor import Notes
 from gitckpt.model import policy
 from gitckpt.model.checkpoint import HOOK_TRIGGERS, MANUAL, SAFETY, SUBMODULE
-from gitckpt.model.errors import BusyError
+from gitckpt.model.errors import BusyError, CkptError
 from gitckpt.model.format import note
 from gitckpt.model.policy import ALL, Candidate, Decision, Newest, Place, Policy
 from gitckpt.model.values import dataclass, replace
@@ -25,6 +25,7 @@ from gitckpt.store.submodules import keeper
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+    from typing import Any
 
     from gitckpt.store.checkpoints import Checkpoints
 
@@ -38,12 +39,14 @@ class Expired:
         runs: every run with what becomes of it, the one with the newest checkpoint first.
         squashed: the ids of checkpoints that go without their run, as they only tell of progress within a phase that is complete.
         total: how many checkpoints there were.
+        failed: those that were to go, are still there and could not be deleted, each with the error, in the same order.
     """
 
     checkpoints: Sequence[tuple[Entry, Decision]]
     runs: Sequence[Fate]
     squashed: Collection[str]
     total: int
+    failed: Sequence[tuple[Entry, CkptError]] = ()
 
 
 def expire(
@@ -57,7 +60,8 @@ def expire(
     """Removes the checkpoints and runs that a policy lets go, and progress within phases that are complete; finishes what was interrupted.
 
     A run goes as a whole, with its worktree, its lease and its files, if a checkpoint holds all that is in the worktree; if not, it stays.
-    Only what is old enough to go is looked at, however many others there are.
+    Only what is old enough to go is looked at, however many others there are. A checkpoint that cannot be deleted, as somebody holds a lock
+    of its ref, keeps no other: it is among those that failed.
 
     Args:
         rules: the policy.
@@ -66,7 +70,8 @@ def expire(
         all_walked: as for `Checkpoints.settle`: for maintenance, which nobody waits for.
 
     Raises:
-        BusyError, GitError: as `Checkpoints.remove`; what was removed until then stays removed, the rest is whole.
+        BusyError, GitError: as `Checkpoints.remove`, where no checkpoint is to blame; what was removed until then stays removed, the
+            rest is whole.
         WorktreeError: what an interrupted removal has left of a worktree cannot be deleted.
     """
     if not dry_run:
@@ -74,17 +79,23 @@ def expire(
         _finish(store)
     total, _ = store.index.sizes()
     noted = _carried(store)
-    alone = expire_alone(store, rules, dry_run=dry_run, progress=progress, noted=noted)
+    failed: dict[str, CkptError] = {}
+    alone = expire_alone(store, rules, dry_run=dry_run, progress=progress, noted=noted, failed=failed)
     runs, by_run = run_expiry.decide(store, rules)
     runs = run_expiry.foresee(store, runs) if dry_run else run_expiry.remove(store, by_run, runs, progress, settled=False, noted=noted)
     squashed = run_expiry.squashed(store, {fate.run for fate in runs if fate.expires})
     if not dry_run:
         if squashed:
             progress(f"removing {len(squashed)} checkpoints of phases that are complete")
-            store.remove(squashed.keys(), settled=False, notes=noted.notes, noted=noted)
+            failed |= _remove_each(store, squashed.keys(), noted)
+        for fate in runs:
+            if fate.failure is not None:
+                stay = (entry.id for entry in by_run[fate.run] if entry.id not in fate.keeps)
+                failed |= {id_: fate.failure for id_ in stay if store.refs.read(layout.CHECKPOINTS + id_) is not None}
         progress("letting go of commits that no checkpoint needs")
         run_expiry.forget_leases(store)
-        keys.forget_orphans(store.refs, store.objects, store.index.runs)
+        with contextlib.suppress(BusyError):  # the next one does it
+            keys.forget_orphans(store.refs, store.objects, store.index.runs)
         chains.forget_others(store.repository, store.index.runs)
         with layout.turn(store.repository) as is_alone:
             if is_alone:  # a record in progress has its line before its refs
@@ -93,16 +104,45 @@ def expire(
             store.remover().settle(all_walked=all_walked)
         keeper.sweep(store)
         worktree.finish(store.repository)  # last: what cannot be deleted is an error, and no reason to keep anything else
-    gone = [*alone, *((entry, Decision(entry.id, expires=True, reason=f"phase {phase} is complete")) for entry, phase in squashed.values())]
-    gone += [
+    done = [(entry, Decision(entry.id, expires=True, reason=f"phase {phase} is complete")) for entry, phase in squashed.values()]
+    done += [
         (entry, Decision(entry.id, expires=True, reason=fate.reason))
         for fate in runs
-        if fate.expires
+        if fate.expires or fate.failure is not None
         for entry in by_run[fate.run]
         if entry.id not in fate.keeps
     ]
-    gone.sort(key=lambda pair: (pair[0].time, pair[0].sequence or 0, pair[0].id), reverse=True)
-    return Expired(gone, runs, frozenset(squashed), total)
+    due = sorted([*alone, *done], key=lambda pair: (pair[0].time, pair[0].sequence or 0, pair[0].id), reverse=True)
+    gone = [pair for pair in due if pair[0].id not in failed]
+    stuck = [(entry, failed[entry.id]) for entry, _ in due if entry.id in failed]
+    return Expired(gone, runs, frozenset(squashed), total, stuck)
+
+
+def _remove_each(store: Checkpoints, ids: Collection[str], noted: Carried, **known: Any) -> dict[str, CkptError]:
+    """Remove checkpoints; return the errors of those that cannot be deleted, by id, after all others are gone.
+
+    Args:
+        ids: of the checkpoints.
+        noted: the notes that list checkpoints of other commits.
+        known: what else is known, as for `Checkpoints.remove`.
+
+    Raises:
+        BusyError, GitError: as `Checkpoints.remove`, where no checkpoint is to blame.
+    """
+    failed: dict[str, CkptError] = {}
+    how = {"notes": noted.notes, "noted": noted, **known}
+    while left := set(ids).difference(failed):
+        try:
+            store.remove(left, settled=False, **how)
+            break
+        except CkptError as error:
+            stuck = run_expiry.blamed(error, left)
+            if not stuck:
+                raise
+            failed |= dict.fromkeys(stuck, error)
+            how = {}  # the notes may have changed: nothing is known any more
+    # What keeps objects alive may be all that could not be deleted: the next removal does it.
+    return {id_: error for id_, error in failed.items() if store.refs.read(layout.CHECKPOINTS + id_) is not None}
 
 
 def _carried(store: Checkpoints) -> Carried:
@@ -124,6 +164,7 @@ def expire_alone(
     dry_run: bool = False,
     progress: Callable[[str], None] = lambda _: None,
     noted: Carried | None = None,
+    failed: dict[str, CkptError] | None = None,
 ) -> list[tuple[Entry, Decision]]:
     """Removes the checkpoints outside of runs that a policy lets go: `expire` looks after the others.
 
@@ -132,6 +173,7 @@ def expire_alone(
         dry_run: whether to decide only.
         progress: as for `expire`.
         noted: the notes that list checkpoints of other commits, where the caller needs them as well.
+        failed: takes in what goes and cannot be deleted, by id.
 
     Returns:
         Those that go, and why, newest first.
@@ -161,7 +203,9 @@ def expire_alone(
     if gone and not dry_run:
         progress(f"removing {len(gone)} checkpoints")
         listed = {entry.id: entry for entry, _ in gone}
-        store.remove(listed.keys(), notes=noted.notes, noted=noted, runs=(), listed=listed, settled=False)
+        stuck = _remove_each(store, listed.keys(), noted, runs=(), listed=listed)
+        if failed is not None:
+            failed |= stuck
     return gone
 
 

@@ -66,10 +66,12 @@ def maintain(repository: Repository) -> None:
             if doubt is not None:
                 log.append(repository, f"maintenance: {doubt}")
             policy = NOTHING_EXPIRES if doubt is not None or found.problem else found.policy
-            expiry.expire(store, policy, all_walked=True)
+            expired = expiry.expire(store, policy, all_walked=True)
             _deepen(store)
         pack(repository)
         collect(repository)
+        if expired.failed:
+            raise expired.failed[0][1]  # after all else is done
     except Exception as error:
         _note(repository, f"{_FAILED}{error.message if isinstance(error, CkptError) else f'{type(error).__name__}: {error}'}")
         raise

@@ -9,9 +9,11 @@ last, so that a kill leaves a run that the next call removes.
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
-from gitckpt.git.refs import RefMoved, Update
+from gitckpt.git.process import GitError
+from gitckpt.git.refs import LockHeld, RefMoved, Update
 from gitckpt.model import policy, runstate, times
 from gitckpt.model.checkpoint import IMPORT, PHASE, Checkpoint
 from gitckpt.model.errors import BusyError, CkptError, InvalidCheckpoint
@@ -33,6 +35,8 @@ if TYPE_CHECKING:
     from gitckpt.store.records.entry import Entry
     from gitckpt.store.records.removal.withdrawal import Noted
 
+_REF = re.compile(r"refs/(?:[\w-]+/)+([\w-]+)")
+
 _AT_ONCE = 1000
 """So many runs go together: until their checkpoints are gone, nobody else can drive them; each time, git writes all packed refs anew."""
 
@@ -53,6 +57,7 @@ class Fate:
         expires: whether it goes; one that is due stays where its worktree holds what no checkpoint does.
         reason: one clause for a person.
         keeps: the ids of its checkpoints that stay all the same.
+        failure: why its checkpoints could not be deleted; None where they could, or were not to.
     """
 
     run: str
@@ -63,6 +68,7 @@ class Fate:
     expires: bool
     reason: str
     keeps: tuple[str, ...] = ()
+    failure: CkptError | None = None
 
 
 def decide(store: Checkpoints, rules: Policy, among: Collection[str] | None = None) -> tuple[list[Fate], dict[str, list[Entry]]]:
@@ -167,7 +173,8 @@ def remove(
         noted: returns the notes that list checkpoints of other commits, where the caller needs them as well.
 
     Raises:
-        BusyError, GitError: as `Checkpoints.remove`; each run is then as it was, or its checkpoints, but not its worktree.
+        BusyError, GitError: as `Checkpoints.remove`, where no run is to blame; each run is then as it was, or its checkpoints,
+            but not its worktree.
     """
     due = [fate for fate in fates if fate.expires]
     if not due:
@@ -185,18 +192,53 @@ def remove(
                 else:
                     reason = _take_apart(store, fate.run, chains[fate.run][-1], now.get(fate.run), rules)
                 done[fate.run] = fate if reason is None else replace(fate, expires=False, reason=reason)
-            going = [fate for fate in some if done[fate.run].expires]
-            kept = {name for fate in going for name in fate.keeps}
-            last = {entry.id for fate in going for entry in _ending(chains[fate.run])} - kept
-            gone = {entry.id for fate in going for entry in chains[fate.run]} - kept
-            if gone:
-                progress(f"removing {len(gone)} checkpoints of runs")
-                store.remove(gone, settled=settled, noted=noted, runs=held.keys(), last=last)
+            going = _delete(store, chains, [fate for fate in some if done[fate.run].expires], done, progress, settled=settled, noted=noted)
             _forget(store, {fate.run: held.pop(fate.run) for fate in going if not fate.keeps})
         finally:
             for hold in held.values():
                 _give_back(hold)
     return [done.get(fate.run, fate) for fate in fates]
+
+
+def _delete(
+    store: Checkpoints,
+    chains: Mapping[str, Sequence[Entry]],
+    going: list[Fate],
+    done: dict[str, Fate],
+    progress: Callable[[str], None],
+    *,
+    settled: bool,
+    noted: Noted | None,
+) -> list[Fate]:
+    """Delete the checkpoints of runs whose worktrees are gone; return the runs that are gone.
+
+    A run whose refs cannot be deleted stays, with the reason in `done`, and the others go.
+    """
+    while True:
+        kept = {name for fate in going for name in fate.keeps}
+        last = {entry.id for fate in going for entry in _ending(chains[fate.run])} - kept
+        gone = {entry.id: fate.run for fate in going for entry in chains[fate.run] if entry.id not in kept}
+        if not gone:
+            return going
+        progress(f"removing {len(gone)} checkpoints of runs")
+        try:
+            store.remove(gone.keys(), settled=settled, noted=noted, runs=[fate.run for fate in going], last=last)
+            return going
+        except CkptError as error:
+            stuck = {gone.get(name, name) for name in blamed(error, gone.keys() | {fate.run for fate in going})}
+            if not stuck:
+                raise
+            for fate in going:
+                if fate.run in stuck:
+                    done[fate.run] = replace(fate, expires=False, reason=error.message, failure=error)
+            going = [fate for fate in going if fate.run not in stuck]
+            noted = None  # the notes may have changed
+
+
+def blamed(error: CkptError, names: Collection[str]) -> set[str]:
+    """Return those of some checkpoints and runs whose refs an error names: with the others, the same call can be made again."""
+    text = error.path if isinstance(error, LockHeld) else error.stderr if isinstance(error, GitError) else ""
+    return set(_REF.findall(text)).intersection(names)
 
 
 def _portions(due: Sequence[Fate]) -> Iterator[list[Fate]]:
@@ -214,10 +256,10 @@ def _portions(due: Sequence[Fate]) -> Iterator[list[Fate]]:
 
 
 def forget_leases(store: Checkpoints) -> None:
-    """Deletes the leases of runs that do not exist any more, unless somebody who is alive holds them.
+    """Deletes the leases of runs that do not exist any more, unless somebody who is alive holds them, or locks their refs.
 
     Raises:
-        LockHeld, GitError: one could not be deleted.
+        GitError: one could not be deleted.
     """
     named = [ref.removeprefix(layout.LEASES) for ref, _ in store.refs.each(layout.LEASES)]
     there = set(store.index.runs()) if named else set()
@@ -228,7 +270,7 @@ def forget_leases(store: Checkpoints) -> None:
             found = store.leases.read(run)
             if found is not None and not found[1].is_held(store.clock()):
                 store.refs.update([Update(layout.LEASES + run, "", found[0])])
-        except (InvalidCheckpoint, RefMoved):
+        except (InvalidCheckpoint, RefMoved, LockHeld):
             continue  # it is for `verify`, or somebody else's
 
 
@@ -306,7 +348,7 @@ def _forget(store: Checkpoints, held: Mapping[str, Hold]) -> None:
     try:
         if updates:
             store.refs.update(updates)
-    except RefMoved:
+    except (RefMoved, LockHeld):
         return  # `forget_leases` looks at each
 
 

@@ -32,7 +32,7 @@ def remove(store: Checkpoints, run: str) -> int:
     wanted = Fate(run, known.label, len(entries), known.path, is_due=True, expires=True, reason="it was named")
     (fate,) = runs.remove(store, by_run, [wanted])
     if not fate.expires:
-        raise _stays(fate)
+        raise fate.failure or _stays(fate)
     keys.forget_orphans(store.refs, store.objects, store.index.runs)
     chains.forget_others(store.repository, store.index.runs)
     return len(entries)

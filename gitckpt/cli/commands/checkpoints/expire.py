@@ -9,6 +9,7 @@ from gitckpt.cli.commands.checkpoints.remove import tell_what_stays
 from gitckpt.cli.opening import open_store
 from gitckpt.cli.screen import terminal
 from gitckpt.model import ids, times
+from gitckpt.model.errors import CkptError
 from gitckpt.model.values import replace
 
 TYPE_CHECKING = False
@@ -29,7 +30,7 @@ def expire(
     ] = None,
     all_: Annotated[bool, typer.Option("--all", help="Not only those made by hooks: every checkpoint, and unfinished runs too.")] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", "-n", help="Only print what would go, and why.")] = False,
-) -> None:
+) -> int:
     """Remove checkpoints by policy: those made by hooks, once they are old; and runs that are complete, with their worktrees.
 
     Of those that hooks made or agents saved, one an hour stays after a day, and one a day after a week, if it has what the others have.
@@ -38,6 +39,8 @@ def expire(
     --all --older-than 0s --keep-last 0.
 
     What goes is printed with the reason: in a table, or piped, in tab-separated columns with full ids. A dry run has all runs.
+
+    What cannot be deleted is printed as failed, the others go all the same, and the exit code is 1.
     """
     with open_store() as store:
         policy = store.policy()
@@ -69,6 +72,9 @@ def expire(
         shown = [(verb, id_[: ids.SHORT] if ids.is_id(id_) else id_, phase, why) for verb, id_, phase, why in rows]
         terminal.table(("WHAT", "ID", "PHASE", "WHY"), shown)
     terminal.remark(_summary(found, "would expire" if dry_run else "expired"))
+    for message, hint in {error.message: error.hint for _, error in found.failed}.items():
+        terminal.fail(CkptError(message, hint=hint))
+    return 1 if found.failed else 0
 
 
 def _rows(found: Expired, *, dry_run: bool) -> list[tuple[str, str, str, str]]:
@@ -85,11 +91,14 @@ def _rows(found: Expired, *, dry_run: bool) -> list[tuple[str, str, str, str]]:
     for entry, decision in found.checkpoints:
         if entry.run not in runs or entry.id in found.squashed:
             rows.append((gone, entry.id, entry.phase, decision.reason))
+    rows += [("failed", entry.id, entry.phase, error.message) for entry, error in found.failed]
     return rows
 
 
 def _summary(found: Expired, verb: str) -> str:
     said = f"{len(found.checkpoints)} of {terminal.count(found.total, 'checkpoint')} {verb}"
+    if found.failed:
+        said += f", {len(found.failed)} failed"
     if found.runs:
         said += f"; {sum(fate.expires for fate in found.runs)} of {terminal.count(len(found.runs), 'run')}"
     return said
