@@ -27,12 +27,14 @@ class Found:
         place: absolute path.
         path: as it is shown: relative to the top of the worktree where it lies in it.
         is_meant: whether it was named, or lies where one of the tools puts its files; else it is passed over without a word.
+        is_named: whether it was named.
         problem: why it cannot be read; None where it can.
     """
 
     place: str
     path: str
     is_meant: bool
+    is_named: bool
     problem: str | None = None
 
 
@@ -71,19 +73,21 @@ def search(
                 continue
             seen.add(each)
             shown = _shown(each, top)
-            is_meant = each in places or detection.is_at_home(shown)
+            is_named = each in places
+            is_meant = is_named or detection.format_by_place(shown) is not None
             if not is_meant and allowed is not None and each not in allowed:
                 if left is not None:
                     left.append(shown)
                 continue
-            yield Found(each, shown, is_meant, "it is a link, and links are not followed" if os.path.islink(each) else None)
+            problem = "it is a link, and links are not followed" if os.path.islink(each) else None
+            yield Found(each, shown, is_meant, is_named, problem)
         yield from (_closed(error, top) for error in closed)
 
 
 def _closed(error: OSError, top: str | None) -> Found:
     """Returns a directory that cannot be read, and may hold anything."""
     place = str(error.filename)
-    return Found(place, _shown(place, top), is_meant=True, problem=error.strerror)
+    return Found(place, _shown(place, top), is_meant=True, is_named=False, problem=error.strerror)
 
 
 def _place(path: str) -> str:

@@ -56,7 +56,7 @@ class ImportedFile:
     Attributes:
         path: of the file: relative to the top of the worktree where it lies in it.
         status: "imported"; "known", where its bytes were imported before; "refused", where its run has gone on here since; "failed", where
-            it cannot be read; "skipped", where it is of none of the formats.
+            it cannot be read, or was named and is of none of the formats; "skipped", where only its name is that of a tool's.
         format: its format; None where that cannot be told.
         run: the run that it became, or is, part of.
         checkpoint: its id; None where none was made.
@@ -158,7 +158,7 @@ class Importer:
                 source = files.read(found)
                 made = self._read(source, found.place)
                 if not made and found.is_meant:
-                    detection.require_whole(source)
+                    self._require_unknown(source, is_named=found.is_named)
             except Unreadable as error:
                 if found.is_meant:
                     outcomes.append(ImportedFile(found.path, FAILED, self._format, problem=str(error)))
@@ -181,6 +181,15 @@ class Importer:
             if done and not self._dry_run:
                 self._recorder.write_many_links(self._store.clock)
         return outcomes
+
+    def _require_unknown(self, source: Source, *, is_named: bool) -> None:
+        """Raise `Unreadable` with what a file of none of the formats lacks, unless it may be of no tool at all."""
+        detection.require_whole(source)
+        format_ = detection.format_by_place(source.path)
+        if format_ is not None and not detection.may_be_anybodys(source, format_):
+            self._record(format_, source)
+        if is_named:
+            raise Unreadable("it is of none of the formats; with --format NAME, what it lacks is said")
 
     def _read(self, source: Source, place: str) -> list[tuple[Record, Source]]:
         """Returns what a file becomes, with its versions where they are wanted; nothing where it is of none of the formats."""

@@ -361,26 +361,108 @@ def test_what_is_skipped_and_what_cannot_be_read(imports: Imports) -> None:
     imports.checkout.write(".rlm-act-checkpoints/torn.json", '{"id": "x", "phase": ')
     imports.checkout.write(".rlm-act-checkpoints/other.json", '{"a": 1}')
     imports.checkout.write("package.json", '{"name": "x"}')
+    imports.checkout.write("tsconfig.json", '{"name": "x"}')
+    imports.checkout.write("checkpoint-dir.toml", 'path = "x"\n')
     imports.bring("workflow-checkpoints")
     done = imports.ckpt("import", ".", "package.json", at=imports.checkout)
     assert done.code == 1
     assert len(done.out.splitlines()) == 2
     told = sorted(line for line in done.err.splitlines() if line.startswith("warning: "))
     assert told == [
-        "warning: .rlm-act-checkpoints/other.json: skipped: it is of none of the formats",
+        "warning: .rlm-act-checkpoints/other.json: failed: it lacks one of id, phase, timestamp, state",
         "warning: .rlm-act-checkpoints/torn.json: failed: it is no JSON: Expecting value: line 1 column 22 (char 21)",
-        "warning: package.json: skipped: it is of none of the formats",
+        "warning: checkpoint-dir.toml: skipped: it is of none of the formats",
+        "warning: package.json: failed: it is of none of the formats; with --format NAME, what it lacks is said",
     ]
     torn = imports.ckpt("import", ".rlm-act-checkpoints/torn.json", at=imports.checkout)
-    assert torn.err.splitlines() == told[1:2]  # and not that it is of none of the formats
+    assert torn.err.splitlines()[0] == told[1]  # and not that it is of none of the formats
     assert imports.ckpt("import", "gone", at=imports.checkout).code == 12
     assert imports.ckpt("import", "--format", "what", ".", at=imports.checkout).code == 2
 
 
 def test_nothing_to_import(imports: Imports) -> None:
     done = imports.ckpt("import", ".", at=imports.checkout)
-    assert (done.code, done.out) == (0, "")
-    assert "there is nothing to import" in done.err
+    assert (done.code, done.out) == (1, "")
+    assert done.err.startswith("error: nothing was imported: no file of one of the formats was found\nhint: ")
+    assert imports.ckpt("import", ".", "--json", at=imports.checkout).code == 1
+    imports.bring("workflow-checkpoints")
+    assert [imports.ckpt("import", ".", at=imports.checkout).code for _ in range(2)] == [0, 0]  # the second time, all is known
+
+
+RLM = {"id": "x", "phase": "research-complete", "timestamp": "2026-01-01T00:00:00Z", "state": {}}
+CYCLE = (SAMPLES / "quasar/quasar-5r9x.cycle1.toml").read_text()
+FORGE_TEXT = "id: x\nstatus: active\ncreated_at: 2026-02-17T12:00:00Z\nsteps:\n  - name: read plan\n    status: completed\n"
+
+
+@pytest.mark.parametrize(
+    ("path", "text", "lacks"),
+    [
+        (".rlm-act-checkpoints/d.json", json.dumps({**RLM, "state": []}), "id, phase, timestamp, state"),
+        (".rlm-act-checkpoints/d.json", '{"id": "x", "phase": "research-complete", "state": {}}', "id, phase, timestamp, state"),
+        (".forge/runs/x.yaml", FORGE_TEXT.replace("id: x\n", ""), "id, status, created_at, or steps with names"),
+        (".forge/runs/x.yaml", FORGE_TEXT.partition("steps:")[0] + "steps: no\n", "id, status, created_at, or steps with names"),
+        (".quasar/checkpoint.a.toml", 'version = 1\nphase_id = "a"\n', "version, cycle, max_cycles, task_title, phase"),
+    ],
+)
+@pytest.mark.parametrize("by_name", [True, False])
+def test_a_damaged_file_is_an_error(imports: Imports, path: str, text: str, lacks: str, by_name: bool) -> None:
+    imports.checkout.write(path, text)
+    done = imports.ckpt("import", path if by_name else ".", at=imports.checkout)
+    assert (done.code, done.out) == (1, "")
+    assert done.err.startswith(f"warning: {path}: failed: it lacks one of {lacks}\n")
+    elsewhere = imports.checkout.write(f"elsewhere{Path(path).suffix}", text)
+    assert imports.ckpt("import", str(elsewhere), at=imports.checkout).code == 1
+
+
+@pytest.mark.parametrize(
+    ("path", "text", "remark", "errors"),
+    [
+        (
+            "a.json",
+            json.dumps(RLM | {"errors": "boom"}),
+            "has a text for errors, in place of a list: it is taken for the only one",
+            ["boom"],
+        ),
+        (
+            "a.json",
+            json.dumps(RLM | {"errors": ["a", 1]}),
+            "has errors that are no texts: they are not among those of the checkpoint",
+            ["a"],
+        ),
+        ("a.json", json.dumps(RLM | {"timestamp": "2026-01-01T00:00:00"}), "has a time without an offset: it is taken for UTC", []),
+        (
+            "a.json",
+            json.dumps({"version": 3, "track_id": "t", "status": "new", "loop_state": "EXECUTE"}),
+            "has 'EXECUTE' for loop_state, which the original alone has: by its plan it is at PLAN",
+            [],
+        ),
+        (
+            "a.yaml",
+            FORGE_TEXT + "  - name: read plan\n    status: failed\n",
+            "has the step 'read plan' more than once: it is complete where all of them are",
+            [],
+        ),
+        ("a.yaml", FORGE_TEXT.replace("00Z", "00"), "has a time without an offset: it is taken for UTC", []),
+        ("a.toml", CYCLE.replace("20:08:59Z", "20:08:59"), "has a time without an offset: it is taken for UTC", []),
+        ("a.toml", CYCLE + "mine = 1\n", "has findings with a key 'mine': the original alone has it", []),
+        (
+            "a.toml",
+            CYCLE.replace("lint_output = ''\n", ""),
+            "lacks lint_output, which quasar always writes: it may be torn",
+            [],
+        ),
+    ],
+)
+def test_what_is_dropped_is_told_of(imports: Imports, path: str, text: str, remark: str, errors: list[str]) -> None:
+    imports.checkout.write(path, text)
+    (made,) = imports(path)
+    assert remark in made.remarks.split("; ")
+    with Store.open(imports.checkout.path, adapter="plumbing") as store:
+        kept = store.read(made.checkpoint)
+    assert list(kept.errors) == errors
+    assert kept.imported is not None
+    assert "without an offset" not in remark or kept.imported.untrusted
+    assert imports.ckpt("export", made.checkpoint, "--format", made.format, at=imports.checkout).out == text
 
 
 def test_the_places_are_those_of_the_samples() -> None:

@@ -16,6 +16,7 @@ from gitckpt.model.format import budget
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Iterable
     from typing import Any
 
     from gitckpt.formats.systems.record import Source
@@ -221,6 +222,33 @@ def number(found: object, default: float = 0) -> float:
     """Returns a value that should be a finite number; the default where it is none."""
     is_number = isinstance(found, (int, float)) and not isinstance(found, bool)
     return found if is_number and math.isfinite(found) else default  # type: ignore[arg-type, return-value]
+
+
+def errors_of(found: object, remarks: Remarks) -> tuple[str, ...]:
+    """Return the texts of a value that should be a list of errors; a text alone is the only one, and what is no text is told of."""
+    if isinstance(found, str) and found:
+        remarks.add("has a text for errors, in place of a list: it is taken for the only one")
+        return (found,)
+    texts = strings(found)
+    if found and (not isinstance(found, list) or len(texts) < len(found)):
+        remarks.add("has errors that are no texts: they are not among those of the checkpoint")
+    return tuple(texts)
+
+
+def lacks_offset(found: object) -> bool:
+    """Return whether a value is a time that does not say how far it is from UTC; of a date, nobody asks that."""
+    if isinstance(found, dt.datetime):
+        return found.tzinfo is None
+    is_time = isinstance(found, str) and ":" in found and _OFFSET.search(found.strip()) is None
+    return is_time and instant(found) is not None
+
+
+def note_times(found: Iterable[object], remarks: Remarks) -> bool:
+    """Return whether one of some values is a time without an offset, and tell of it."""
+    is_naive = any(map(lacks_offset, found))
+    if is_naive:
+        remarks.add("has a time without an offset: it is taken for UTC")
+    return is_naive
 
 
 def instant(found: object) -> int | None:

@@ -13,8 +13,13 @@ from gitckpt.formats.systems.record import FORGE, FORMATS, NEBULA, QUASAR, RLM_A
 SUFFIXES = (".json", ".yaml", ".yml", ".toml")
 """How the names of files end that are looked into where a directory is searched."""
 
-_HOMES = (".rlm-act-checkpoints", ".workflow-checkpoints", ".forge/runs", "conductor/tracks")
-"""Directories that belong to these tools: what lies there and cannot be read is told of."""
+_HOMES = {
+    ".rlm-act-checkpoints": RLM_ACT,
+    ".workflow-checkpoints": WORKFLOW,
+    ".forge/runs": FORGE,
+    "conductor/tracks": SUPERPOWERS,
+}
+"""Directories that belong to these tools: what lies there and cannot be read is an error."""
 
 NAMES = {name: name for name in FORMATS if name != NEBULA}
 """What `--format` takes; the state of a nebula is told from a checkpoint of quasar's by its content."""
@@ -70,14 +75,21 @@ def require_whole(source: Source) -> None:
         read(source)
 
 
-def is_at_home(path: str) -> bool:
-    """Tells whether a file lies where one of the tools puts its own."""
-    parts = path.split("/")
-    name = parts[-1]
-    where = "/".join(parts[:-1])
-    if any(f"/{home}/" in f"/{where}/" for home in _HOMES):
-        return name.endswith(SUFFIXES) and ("conductor/tracks" not in where or name == "metadata.json")
-    return name == "nebula.state.toml" or name.endswith(".nebula.state.toml") or (name.startswith("checkpoint") and name.endswith(".toml"))
+def format_by_place(path: str) -> str | None:
+    """Return the format of the tool that puts its files where a file lies; None where none does."""
+    where, _, name = path.rpartition("/")
+    found = next((format_ for home, format_ in _HOMES.items() if f"/{home}/" in f"/{where}/"), None)
+    if found is not None:
+        is_its_name = name.endswith(SUFFIXES) and (found != SUPERPOWERS or name == "metadata.json")
+        return found if is_its_name else None
+    if name == "nebula.state.toml" or name.endswith(".nebula.state.toml"):
+        return NEBULA
+    return QUASAR if name.startswith("checkpoint") and name.endswith(".toml") else None
+
+
+def may_be_anybodys(source: Source, place_format: str) -> bool:
+    """Return whether a file of none of the formats may be of no tool at all: `checkpoint.toml` is a name that others give as well."""
+    return place_format == QUASAR and not quasar.has_signs(content.toml_of(source, Remarks()))
 
 
 def is_state_of_nebula(source: Source) -> bool:

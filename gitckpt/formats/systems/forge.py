@@ -56,11 +56,14 @@ def read(source: Source) -> Record:
         text = found.get(key)
         if isinstance(text, str) and text.isdecimal() and len(text) < 19:
             found[key] = int(text)
-    for key in found.keys() - set(ORDER):
+    for key in sorted(found.keys() - set(ORDER)):
         remarks.add(f"has a key {key!r:.60}, which is kept")
     own, steps = found["id"], content.mappings(found["steps"])
     names = [content.string(each.get("name")) for each in steps]
-    done = {name for name, each in zip(names, steps, strict=True) if each.get("status") == "completed"}
+    open_ = {name for name, each in zip(names, steps, strict=True) if each.get("status") != "completed"}
+    done = set(names) - open_
+    for name in sorted({name for name in names if names.count(name) > 1}):
+        remarks.add(f"has the step {name!r:.60} more than once: it is complete where all of them are")
     others = [name for name in names if name not in STEPS]
     if others:
         named = first_of([f"{name:.60}" for name in others], 20)
@@ -69,6 +72,7 @@ def read(source: Source) -> Record:
     for key in TIMES:
         if len(content.string(found.get(key)).partition(".")[2].rstrip("Zz").partition("+")[0].partition("-")[0]) > 6:
             remarks.add("has times to the nanosecond: they are kept to the microsecond")
+    is_naive = content.note_times((said, found["created_at"]), remarks)
     plan = content.string(found.get("plan_path"))
     beside = source.beside.get(f"{os.path.basename(own)}-plan.md")
     return Record(
@@ -80,6 +84,7 @@ def read(source: Source) -> Record:
         said=said,
         time=content.instant(said),
         started=content.instant(found["created_at"]),
+        is_local=is_naive,
         errors=tuple(content.string(each.get("error")) for each in steps if content.string(each.get("error"))),
         run=own if ids.is_run_id(own) else None,
         drive=Drive(

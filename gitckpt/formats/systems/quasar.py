@@ -19,6 +19,7 @@ from gitckpt.formats.systems.record import KEY, NEBULA, QUASAR, Drive, Record, S
 from gitckpt.model import times, toml
 from gitckpt.model.checkpoint import Checkpoint
 from gitckpt.model.errors import InvalidCheckpoint, NewerCheckpoint
+from gitckpt.model.names import first_of
 from gitckpt.model.readers import jsonable
 from gitckpt.model.values import replace
 
@@ -36,6 +37,11 @@ _ENDED = {"done": "complete", "failed": "failed", "skipped": "skipped", "in_prog
 def is_one(found: Mapping[str, Any]) -> bool:
     """Tells whether a TOML table is a checkpoint of quasar's."""
     return all(key in found for key in _SIGNS) and "version" in found
+
+
+def has_signs(found: Mapping[str, Any]) -> bool:
+    """Return whether a TOML table has any key that quasar writes, but for its version."""
+    return not found.keys().isdisjoint(CycleState().head().keys() - {"version", "created_at"})
 
 
 def is_nebula(found: Mapping[str, Any]) -> bool:
@@ -65,6 +71,13 @@ def read(source: Source, phases: str = "") -> Record:
     unknown = {key: value for key, value in found.items() if key not in known}
     for key in unknown:
         remarks.add(f"has a key {key!r:.60}, which is kept")
+    findings = [*content.mappings(found.get("findings")), *content.mappings(found.get("all_findings"))]
+    for key in sorted({key for each in findings for key in each} - {"severity", "description", "cycle"}):
+        remarks.add(f"has findings with a key {key!r:.60}: the original alone has it")
+    lacking = known - found.keys() - {cycle.MORE}
+    if lacking:
+        remarks.add(f"lacks {first_of(sorted(lacking), 20)}, which quasar always writes: it may be torn")
+    is_naive = content.note_times((found.get("created_at"),), remarks)
     if cycle.MORE not in found:
         named = f"before {phases}" if phases else "since filtering"
         remarks.add(f"has the phase {found['phase']}, which is {state.phase} by the numbers {named}")
@@ -81,6 +94,7 @@ def read(source: Source, phases: str = "") -> Record:
         said=state.created_at,
         time=content.instant(state.created_at),
         started=content.instant(state.created_at),
+        is_local=is_naive,
         commit=state.git_sha,
         errors=(state.problem,) if state.problem else (),
         place=state.cycle,
@@ -153,8 +167,9 @@ def read_nebula(source: Source) -> Record:
         remarks.add("calls its phases tasks, as older versions did")
     phases = content.mapping(found.get("phases")) | content.mapping(found.get("tasks"))
     statuses = {name: content.string(content.mapping(each).get("status")) for name, each in phases.items()}
-    seen = [content.instant(content.mapping(each).get(key)) for each in phases.values() for key in ("updated_at", "created_at")]
-    instants = [each for each in seen if each is not None]
+    seen = [content.mapping(each).get(key) for each in phases.values() for key in ("updated_at", "created_at")]
+    is_naive = content.note_times(seen, remarks)
+    instants = [at for each in seen if (at := content.instant(each)) is not None]
     begun = [at for each in phases.values() if (at := content.instant(content.mapping(each).get("created_at"))) is not None]
     name = content.string(found["nebula_name"])
     return Record(
@@ -167,6 +182,7 @@ def read_nebula(source: Source) -> Record:
         said=times.to_text(max(instants)) if instants else "",
         time=max(instants, default=None),
         started=min(begun, default=None),
+        is_local=is_naive,
         remarks=tuple(remarks.said),
     )
 

@@ -59,7 +59,9 @@ def read(source: Source) -> Record:
     own, label = content.string(found["id"]), content.string(found["phase"])
     said = content.string(found["timestamp"])
     started = content.string(state.get("started_at"))
-    for name in found.keys() - set(_KEYS):
+    errors = content.errors_of(found.get("errors"), remarks)
+    content.note_times((said, started), remarks)
+    for name in sorted(found.keys() - set(_KEYS)):
         remarks.add(f"has a key {name!r:.60}, which is kept")
     beside = {name: found[name] for name in found if name not in ("state", "errors")}
     return Record(
@@ -73,7 +75,7 @@ def read(source: Source) -> Record:
         started=content.instant(started),
         is_local=True,
         commit=content.string(found.get("git_commit")),
-        errors=tuple(content.strings(found.get("errors"))),
+        errors=errors,
         id=own if ids.is_id(own) else None,
         place=len(results),
         drive=_drive(state, results, remarks),
@@ -91,6 +93,8 @@ def read_workflow(source: Source) -> Record:
     own, said = content.string(found["id"]), content.string(found["timestamp"])
     beside = {name: found[name] for name in found if name != "state_snapshot"}
     phase = _phase(content.string(state.get("phase")).strip().lower())
+    content.note_times((said,), remarks)
+    errors = content.errors_of(state.get("errors"), remarks)
     documents = content.strings(state.get("artifacts"))
     is_planning = phase == "tdd_planning" and bool(documents)
     return Record(
@@ -103,7 +107,7 @@ def read_workflow(source: Source) -> Record:
         time=content.instant(said),
         is_local=True,
         commit=content.string(found.get("git_commit")),
-        errors=tuple(each for each in content.strings(state.get("errors")) if each),
+        errors=tuple(each for each in errors if each),
         id=own if ids.is_id(own) else None,
         # The research that its planning began with is there; nothing else is known to be complete.
         drive=Drive("rlm-act", ("research",) if is_planning else (), {}, {"research_path": documents[0]} if is_planning else {}),

@@ -57,7 +57,9 @@ def read(source: Source, graph: Graph) -> Record:
     state = dict(found) if found.get("track_id") else {**found, "track_id": track}
     if not isinstance(found.get("loop_state"), dict):
         state["loop_state"] = {"current_step": _inferred(source)}
-        remarks.add(f"is of version 1, without loop_state: by its plan it is at {state['loop_state']['current_step']}")
+        lacks = f"has {found.get('loop_state')!r:.60} for loop_state, which the original alone has"
+        lacks = lacks if found.get("loop_state") is not None else "has no loop_state, as files of version 1"
+        remarks.add(f"{lacks}: by its plan it is at {state['loop_state']['current_step']}")
     try:
         here = machine.position(graph, state)
     except UsageError as error:
@@ -65,8 +67,11 @@ def read(source: Source, graph: Graph) -> Record:
     _lint(graph, state, remarks)
     checkpoints = content.mapping(content.mapping(state["loop_state"]).get("checkpoints"))
     told = [content.mapping(each).get("last_updated") for each in checkpoints.values()]
-    instants = [at for each in (*told, found.get("updated_at"), found.get("completed_at")) if (at := content.instant(each)) is not None]
-    created = content.instant(found.get("created_at", found.get("created")))
+    told += [found.get("updated_at"), found.get("completed_at")]
+    instants = [at for each in told if (at := content.instant(each)) is not None]
+    begun = found.get("created_at", found.get("created"))
+    is_naive = content.note_times((*told, begun), remarks)
+    created = content.instant(begun)
     newest = max(instants, default=created)
     notes = content.string(content.mapping(checkpoints.get(here.step)).get("notes"))
     has_failed = here.status in (statuses.FAILED, statuses.BLOCKED)
@@ -80,6 +85,7 @@ def read(source: Source, graph: Graph) -> Record:
         said=times.to_text(newest) if newest is not None else "",
         time=newest,
         started=created if created is not None else newest,
+        is_local=is_naive,
         errors=tuple(each for each in (*here.reasons, notes) if each) if has_failed else (),
         remarks=tuple(remarks.said),
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from gitckpt.cli.opening import open_store
 from gitckpt.cli.screen import terminal
+from gitckpt.model.errors import CkptError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -31,6 +32,8 @@ def import_(
     """Take over the files of rlm-act, forge, quasar and superpowers as runs and checkpoints.
 
     Their bytes are kept: `git ckpt export` gives them back. What was imported before adds nothing.
+
+    The exit code is 1 where a file cannot be read or is refused, and where nothing is imported.
     """
     from gitckpt.formats import importer
 
@@ -40,17 +43,18 @@ def import_(
         )
         found = work.take(paths)
         terminal.progress("")
-    failed = [each for each in found if each.status in (importer.FAILED, importer.REFUSED)]
+    is_done = any(each.status in (importer.IMPORTED, importer.KNOWN) for each in found)
+    code = 1 if not is_done or any(each.status in (importer.FAILED, importer.REFUSED) for each in found) else 0
     if as_json:
         terminal.out_json({"dry_run": dry_run, "files": [_as_json(each) for each in found]})
-        return 1 if failed else 0
+        return code
     for each in found:
         _tell(each, dry_run=dry_run)
     if work.left:
         count = terminal.count(len(work.left), "file")
         terminal.remark(f"not looked into, as no snapshot captures it: {count}, such as {work.left[0]}")
     _sum_up(found, dry_run=dry_run)
-    return 1 if failed else 0
+    return code
 
 
 def _tell(each: ImportedFile, *, dry_run: bool) -> None:
@@ -75,10 +79,10 @@ def _sum_up(found: list[ImportedFile], *, dry_run: bool) -> None:
     fresh = [each for each in found if each.status == importer.IMPORTED]
     known = sum(each.status == importer.KNOWN for each in found)
     runs = {each.run for each in fresh}
-    if not fresh and not known:
-        if found:  # why is said of each
-            return
-        terminal.remark("there is nothing to import: no file is of one of the formats (docs/formats.md)")
+    if not fresh and not known:  # why is said of each
+        why = "" if found else ": no file of one of the formats was found"
+        hint = None if found else "name the files, or the directory that they lie in; see docs/formats.md"
+        terminal.fail(CkptError(f"nothing was imported{why}", hint=hint))
         return
     what = "nothing new" if not fresh else f"{_number(len(fresh), 'checkpoint')} in {_number(len(runs), 'run')}"
     before = f"; {_number(known, 'file')} imported before" if known else ""
