@@ -15,6 +15,7 @@ from gitckpt.git.worktree import administration
 from gitckpt.model.arguments import require, require_path, require_text
 from gitckpt.model.checkpoint import IMPORT, Checkpoint
 from gitckpt.model.errors import CkptError, UsageError, WorktreeError
+from gitckpt.model.names import shell_word
 from gitckpt.model.phase import NOT_PHASES, split
 from gitckpt.model.values import dataclass, replace
 from gitckpt.store.records import finder, heads, layout
@@ -34,6 +35,9 @@ _WRITERS: dict[str, Callable[[Checkpoint, list[str]], bytes]] = {
     SUPERPOWERS: superpowers.write,
 }
 _OLD = {WORKFLOW: RLM_ACT}
+_DIRECTORIES = (RLM_ACT,)
+"""The formats in which a run is a directory, with a file for each phase that ended."""
+
 _ENDS = ("complete", "failed", "skipped")
 _NOTES, _LONGEST = "exports", 1024 * 1024
 _MOST_NOTES = 5000
@@ -89,11 +93,24 @@ class Exporter:
         if run is None:
             return [_one(here, here.read(here.find(text)), format_)]
         entries = list(reversed(heads.chain(here.index, here.repository, run)))
-        if format_ == RLM_ACT and every:
-            return _apart([_one(here, here.read(entry.id), format_) for entry in entries if _is_end(entry)])
         if format_ in (RLM_ACT, WORKFLOW):
-            entries = [entry for entry in entries if _is_end(entry)] or entries
-        return [_one(here, here.read(entries[-1].id), format_)]
+            entries = [entry for entry in entries if _is_end(entry)] or entries[-1:]
+        if not (every and format_ in _DIRECTORIES):
+            entries = entries[-1:]
+        return _apart([_one(here, here.read(entry.id), format_) for entry in entries])
+
+    def is_directory(self, text: str, format: str) -> bool:  # noqa: A002 - the word for it
+        """Return whether `files` with `every` belong into a directory, however many there are.
+
+        They do of a run, in a format that has a file for each phase.
+
+        Args:
+            text: as for `files`.
+            format: as for `files`.
+        """
+        require_text("text", text)
+        here = self._checkpoints
+        return format in _DIRECTORIES and finder.named_run(text, here.repository, here.index) is not None
 
     def write(self, path: str, found: Exported, *, force: bool = False) -> None:
         """Writes a file, whole or not at all.
@@ -106,7 +123,7 @@ class Exporter:
         Raises:
             UsageError: such a file is there, or a link on the way leads out of the worktree; or an
                 argument is of a wrong type.
-            WorktreeError: it cannot be written.
+            WorktreeError: it cannot be written, or its directory is not there.
         """
         require_path("path", path, as_text=True)
         require("found", found, Exported, "what Exporter.files returned")
@@ -114,16 +131,45 @@ class Exporter:
         _require_no_way_out(here, place)
         if os.path.lexists(place) and not force:
             _require_ours(here, place, found)
+        if not os.path.isdir(os.path.dirname(place)):
+            raise _no_directory(path)
         try:
-            os.makedirs(os.path.dirname(place), exist_ok=True)
             if _is_in_worktree(here, place):
                 administration.write_file(here.repository, place, found.data)
             else:
                 atomic.write(place, found.data)
         except OSError as error:
             raise WorktreeError(f"cannot write {path}: {error.strerror}", hint="choose another place: -o PATH") from None
-        disk.flush([], above=_above(place))  # directories that were made just now, by us or by whoever calls us
+        disk.flush([], above=_above(place))  # a directory that was made just now, by us or by whoever calls us
         _note(here, place, found.data)
+
+    def make_directory(self, path: str) -> None:
+        """Make a directory for files, unless it is there.
+
+        Raises:
+            UsageError: a link on the way leads out of the worktree.
+            WorktreeError: it cannot be made, or what it should lie in is not there.
+        """
+        require_path("path", path, as_text=True)
+        place = os.path.abspath(path)
+        if os.path.isdir(place):
+            return
+        _require_no_way_out(self._checkpoints, place)
+        if not os.path.isdir(os.path.dirname(place)):
+            raise _no_directory(path)
+        try:
+            os.mkdir(place)
+        except OSError as error:
+            hint = "choose another place: -o PATH; or name one checkpoint of the run, to get one file"
+            raise WorktreeError(f"cannot make the directory {path}: {error.strerror}", hint=hint) from None
+
+
+def _no_directory(path: str) -> WorktreeError:
+    directory = os.path.dirname(path.rstrip(os.sep)) or os.curdir
+    return WorktreeError(
+        f"cannot write {path}: there is no directory {directory}",
+        hint=f"make it: mkdir -p {shell_word(directory)}; or choose another place: -o PATH",
+    )
 
 
 def _require_no_way_out(store: Checkpoints, place: str) -> None:

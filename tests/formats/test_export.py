@@ -82,7 +82,44 @@ class TestWhere:
         done = imports.ckpt("export", made.run, "--format", "forge", "-o", "file/under", at=imports.checkout)
         assert (done.code, done.out) == (14, "")
         assert not list(imports.checkout.path.glob(".*.new"))
-        assert imports.ok("export", made.run, "--format", "forge", "-o", "new/") == f"new/{made.path.rpartition('/')[2]}\n"
+
+    def test_a_slash_at_the_end_of_a_path_changes_nothing(self, imports: Imports) -> None:
+        """Of a run of rlm-act it is a directory, of all else a file, or one in a directory that is there."""
+        imports.bring("rlm-act", "forge")
+        made = imports()
+        forge = next(line for line in made if line.format == "forge")
+        runs = [line.run for line in made if line.format == "rlm-act"]
+        run = max(runs, key=runs.count)
+        for word in ("out", "slash/"):
+            told = imports.ok("export", run, "--format", "rlm-act", "-o", word).splitlines()
+            assert len(told) == runs.count(run) > 1
+            assert sorted(path.rpartition("/")[2] for path in told) == sorted(os.listdir(imports.checkout.path / word))
+        name = forge.path.rpartition("/")[2]
+        call = ("export", forge.run, "--format", "forge", "-o")
+        assert imports.ok(*call, "one") == "one\n"
+        assert [imports.ok(*call, word) for word in ("out", "out/")] == [f"out/{name}\n"] * 2
+        refused = imports.ckpt(*call, "two/", at=imports.checkout)
+        assert (refused.code, refused.out) == (2, "")
+        assert "there is no directory two/" in refused.err
+        assert not (imports.checkout.path / "two").exists()
+        refused = imports.ckpt("export", run, "--format", "rlm-act", "-o", "one", at=imports.checkout)
+        assert (refused.code, refused.out) == (14, "")
+        assert "or name one checkpoint of the run" in refused.err
+
+    def test_no_directory_is_made_on_the_way(self, imports: Imports) -> None:
+        imports.bring("rlm-act", "forge")
+        for made in {line.format: line for line in imports()}.values():
+            done = imports.ckpt("export", made.run, "--format", made.format, "-o", "nodir/x", at=imports.checkout)
+            assert (done.code, done.out) == (14, "")
+            assert "cannot write nodir/x: there is no directory nodir\nhint: make it: mkdir -p nodir;" in done.err
+            assert not (imports.checkout.path / "nodir").exists()
+
+    def test_what_several_files_lack_is_told_once(self, imports: Imports) -> None:
+        with Store.open(imports.checkout.path, adapter="plumbing") as store:
+            run = str(store.record("research-complete", {}, start="x", agent="claude").run)
+            store.record("decomposition-complete", {}, run=run, agent="claude")
+        done = imports.ckpt("export", run, "--format", "rlm-act", "-o", "out", at=imports.checkout)
+        assert (done.code, len(done.out.splitlines()), done.err.count("agent = claude")) == (0, 2, 1)
 
     def test_directories_that_may_be_written_in_and_not_read(self, imports: Imports, tmp_path: Path) -> None:
         prefix: list[str] = []
@@ -120,6 +157,7 @@ class TestWhere:
         path = imports.checkout.path / name
         path.write_bytes((SAMPLES / "workflow-checkpoints/345d2bb4-49dc-4b7e-9547-a6088147d8e9.json").read_bytes())
         (made,) = imports(name)
+        (imports.checkout.path / "new").mkdir()
         assert imports.ok("export", made.run, "--format", "workflow", "-o", "new/") == f"new/{made.checkpoint}.json\n"
 
     def test_an_id_or_a_format_that_there_is_not(self, imports: Imports) -> None:
@@ -161,7 +199,7 @@ class TestWhatWasBornHere:
     def test_it_comes_back_by_an_import(self, imports: Imports) -> None:
         with Store.open(imports.checkout.path, adapter="plumbing") as store:
             run = str(store.record("research-complete", {"text": "ünïcode\n"}, start="x").run)
-        imports.ok("export", run, "--format", "rlm-act", "-o", ".rlm-act-checkpoints/one.json")
+        imports.ok("export", run, "--format", "rlm-act", "-o", ".rlm-act-checkpoints")
         (made,) = imports()
         assert made.label == "research-complete"
         with Store.open(imports.checkout.path, adapter="plumbing") as store:

@@ -6,6 +6,7 @@ import os
 
 from gitckpt.cli.opening import open_store
 from gitckpt.cli.screen import terminal
+from gitckpt.model.errors import UsageError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -19,22 +20,30 @@ def export(
     format_: Annotated[str, typer.Option("--format", metavar="F", help="rlm-act, workflow, forge, quasar or superpowers.")],
     output: Annotated[
         str | None,
-        typer.Option("-o", "--output", metavar="PATH", help="The file; of a run of rlm-act a directory, which gets a file a checkpoint."),
+        typer.Option("-o", "--output", metavar="PATH", help="The file; for a run as rlm-act a directory, which gets a file a checkpoint."),
     ] = None,
     force: Annotated[bool, typer.Option("--force", help="Replace a file that holds something else than was imported or exported.")] = False,
 ) -> None:
-    """Write a checkpoint or a run as another tool's file. What was imported and has not changed is the same bytes."""
+    """Write a checkpoint or a run as another tool's file. What was imported and has not changed is the same bytes.
+
+    PATH may be a directory that is there: the file gets its usual name in it.
+    """
     from gitckpt.formats.exporter import Exporter
 
-    is_directory = output is not None and (output.endswith(os.sep) or os.path.isdir(output))
     with open_store() as store:
         exporter = Exporter(store)
-        for each in exporter.files(id_, format_, every=is_directory):
-            if output is None:
-                terminal.out_document(each.data)
-            else:
-                path = os.path.join(output, each.name) if is_directory else output
+        found = exporter.files(id_, format_, every=output is not None)
+        if output is None:
+            terminal.out_document(found[0].data)
+        else:
+            # What is exported says whether PATH is a file or a directory, and a slash at its end does not.
+            if exporter.is_directory(id_, format_):
+                exporter.make_directory(output)
+            elif output.endswith(os.sep) and not os.path.isdir(output):
+                raise UsageError(f"there is no directory {output}", hint="make it, or leave out the slash to name the file")
+            for each in found:
+                path = os.path.join(output, each.name) if os.path.isdir(output) else output
                 exporter.write(path, each, force=force)
                 terminal.out_path(path)
-            for loss in each.losses:
-                terminal.warn(f"not in the file: {loss}")
+        for loss in dict.fromkeys(loss for each in found for loss in each.losses):
+            terminal.warn(f"not in the file: {loss}")
