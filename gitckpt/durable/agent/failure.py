@@ -33,6 +33,13 @@ _TRANSIENT = re.compile(
     r"|temporarily unavailable|could not resolve host",
     re.IGNORECASE,
 )
+_STATUS = re.compile(r"\b(?:status(?:[_ -]?code)?|error|code|http)\b[^\n]{0,12}?\b([45]\d\d)\b", re.IGNORECASE)
+_REFUSED = ("400", "401", "404", "413", "422")
+"""Statuses of HTTP that say that the same request never succeeds, whatever words stand beside them."""
+
+_CANNOT_PAY = ("402", "403")
+"""Those that say so, unless a limit is named: some servers send them for one."""
+
 _AFTER = re.compile(
     r"(?:retry[ -]after|try again in|wait|resets? in|in about)\W{0,3}(\d{1,6}(?:\.\d+)?) ?"
     r"(ms|milliseconds?|s|secs?|seconds?|m|mins?|minutes?|h|hours?)?\b",
@@ -83,13 +90,22 @@ def classify(answer: Answer, now: float) -> Failure | None:
         said = answer.report.error or execution.last_line(answer.said)
     if answer.code in _NOT_THERE and not answer.report.worked:
         return Failure(FATAL)
-    if _LIMITED.search(said):
+    status = _status(answer, said)
+    if status not in _REFUSED and _LIMITED.search(said):
         return Failure(LIMITED, _wait(said, now))
     if answer.report.worked:
         return Failure(OTHER)
-    if _FATAL.search(said):
+    if status in (*_REFUSED, *_CANNOT_PAY) or _FATAL.search(said):
         return Failure(FATAL)
     return Failure(TRANSIENT if _TRANSIENT.search(said) else OTHER)
+
+
+def _status(answer: Answer, said: str) -> str | None:
+    """Return the status of HTTP that a client names last as its error; None where it names none."""
+    found = _STATUS.findall(answer.report.error or execution.last_line(answer.said))
+    # What stands before the last line may be about the work of an agent, as a 404 of the server that it tests.
+    found = found or [status for status in _STATUS.findall(said) if status in ("401", "429", "529")]
+    return found[-1] if found else None
 
 
 def _wait(said: str, now: float) -> float | None:
