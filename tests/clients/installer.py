@@ -20,8 +20,8 @@ from tests.clients.client_kit import CLIENTS_VARIABLE, installed
 
 _LIST = Path(__file__).with_name("clients.toml")
 _STAMP = ".installed"
-_LIMIT, _START_LIMIT = 170.0, 60.0
-"""In seconds: for what an installer may take, and a program until it has said its version."""
+_LIMIT, _START_LIMIT = 1200.0, 180.0
+"""Seconds an installer may take, and a program until it prints its version: aider took more than 170 on a busy machine."""
 
 
 class NotToBeHad(Exception):
