@@ -90,11 +90,11 @@ def place(store: Checkpoints, item: FoundFile, *, dry_run: bool) -> tuple[str, s
             files_ = seen.capture()
             commit, branch = seen.objects.head()
         return commit, branch, files_
-    commit = item.commit
-    if not commit and record.branch is not None:
+    if not item.commit and record.branch is not None:
         found = repository.cat_file.info(BRANCHES + record.branch)
-        commit = found[0] if found is not None and found[1] == "commit" else ""
-    return commit, None, None
+        if found is not None and found[1] == "commit":
+            return found[0], record.branch, None
+    return item.commit, None, None
 
 
 def pipeline(
@@ -139,7 +139,8 @@ def pipeline(
     names = [phase.name for phase in definition.phases]
     done = [name for name in names if name in drive.completed]
     if drive.pipeline == "plan-to-pr" and item.record.phase != layout.RUN_COMPLETE and worktree is None and not commit:
-        done = done[: names.index("create worktree")]  # neither its worktree nor its branch is here: that work is not
+        before_it = names[: names.index("create worktree")]
+        done = [name for name in done if name in before_it]  # neither its worktree nor its branch is here: that work is not
     said = Pipeline(
         name=definition.name,
         phases=tuple(names),

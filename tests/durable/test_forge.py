@@ -251,7 +251,7 @@ class TestFailures:
         code, _, err = project.ckpt("run", "plan-to-pr")
         assert (code, err.splitlines()[-2:]) == (
             20,
-            ["error: cannot read the plan plan: No such file or directory", "hint: start another run: git ckpt run PLAN.md"],
+            ["error: the run has no plan", "hint: start another run: git ckpt run PLAN.md"],
         )
 
     def test_front_matter_without_an_end(self, project: Stage) -> None:

@@ -343,7 +343,8 @@ def test_a_linked_commit_of_a_forge_branch(imports: Imports) -> None:
         kept = store.read(made.checkpoint)
     assert kept.git_sha == imports.checkout.head()
     assert kept.pipeline is not None
-    assert list(kept.pipeline.completed) == ["read plan", "generate branch", "create worktree"]
+    assert list(kept.pipeline.completed) == ["generate branch", "create worktree"]  # the plan is read again
+    assert kept.branch == "forge/auth"
 
 
 @pytest.mark.parametrize(

@@ -53,13 +53,33 @@ class TestForge:
         written = stage.ok("export", AUTH, "--format", "forge")
         assert re.sub(r"updated_at: .*", "updated_at: NOW", written) == (
             f"id: {AUTH}\nplan_path: plans/auth.md\nstatus: completed\ncreated_at: 2026-02-17T12:00:00.253479+02:00\nupdated_at: NOW\n"
-            f"branch: forge/auth\nworktree_path: {left}\npr_url: https://example.org/ada/project/pull/7\npr_number: 7\nsteps:\n"
+            f"branch: forge/auth\nworktree_path: {left}\npr_url: https://example.org/ada/project/pull/7\npr_number: 7\n"
+            "plan_title: Auth\nsteps:\n"
             + "\n".join(
                 f"    - name: {name}\n      status: completed"
                 for name in ("read plan", "generate branch", "create worktree", "run agent", "commit and push", "create pr")
             )
         )
         assert stage.ok("verify") == ""
+
+    @pytest.mark.parametrize("is_elsewhere", [False, True])
+    def test_it_keeps_its_title_and_its_branch(self, stage: Stage, tmp_path: Path, is_elsewhere: bool) -> None:
+        """Forge reads the plan again, and works in the worktree that has the branch."""
+        left = forge_run(stage, tmp_path)
+        stage.checkout.write("plans/auth.md", "---\ntitle: Log in\n---\n")
+        if not is_elsewhere:
+            stage.checkout.git("worktree", "remove", "--force", str(left))
+        stage.program("claude", "cat > plan.seen")
+        stage.program("gh", f'printf "%s\\n" "$@" > "{tmp_path}/words"; echo https://example.org/ada/project/pull/7')
+        stage.ok("import", ".")
+        done = stage.ckpt("resume", AUTH, "--trust")
+        assert done.code == 0, done.err
+        assert stage.remote.git("log", "-1", "--format=%s", "forge/auth") == "Log in"
+        assert (tmp_path / "words").read_text().splitlines()[2:4] == ["--title", "Log in"]
+        here = stage.checkout.git("rev-parse", "forge/auth")
+        assert (here == stage.remote.git("rev-parse", "forge/auth")) is not is_elsewhere
+        told = f"HEAD is detached: the branch forge/auth is checked out in {left}, and stays behind there"
+        assert (told in done.err) is is_elsewhere
 
     def test_it_says_until_when_its_agent_is_not_asked_and_that_is_no_instant(self, stage: Stage, tmp_path: Path) -> None:
         forge_run(stage, tmp_path)
@@ -81,7 +101,7 @@ class TestForge:
         stage.ok("import", ".")
         done = stage.ckpt("resume", AUTH, "--trust")
         assert (done.code, stage.calls) == (20, [])
-        assert f"what the agent is asked cannot be read: {stage.worktree(AUTH)}/plans/auth.md: Is a directory" in done.err
+        assert f"the plan cannot be read: {stage.worktree(AUTH)}/plans/auth.md: Is a directory" in done.err
 
     @pytest.mark.long
     def test_its_plan_is_not_here(self, stage: Stage, tmp_path: Path) -> None:
@@ -93,13 +113,14 @@ class TestForge:
         assert "names 'plans/auth.md', which is not in the repository" in stage.ok("import", ".")
         done = stage.ckpt("resume", AUTH, "--trust")
         assert done.code == 20
-        assert "what the agent is asked is not there: plans/auth.md" in done.err
+        assert "the plan is not there: plans/auth.md" in done.err
         assert f"put it there, then: git ckpt resume {AUTH} --accept-changes" in done.err
         assert stage.calls == []
         stage.checkout.write("plans/auth.md", "# Written again\n")
         done = stage.ckpt("resume", AUTH, "--accept-changes")
         assert done.code == 0, done.err
         assert stage.remote.git("show", "forge/auth:plan.seen") == "# Written again"
+        assert stage.remote.git("log", "-1", "--format=%s", "forge/auth") == "Auth"
 
     @pytest.mark.long
     def test_an_agent_that_fails_again(self, stage: Stage, tmp_path: Path) -> None:

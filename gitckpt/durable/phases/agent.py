@@ -15,11 +15,9 @@ from gitckpt.durable.pipeline.context import Context
 from gitckpt.durable.run.active_run import ActiveRun
 from gitckpt.durable.run.errors import AgentUnusable, DeadlineReached, PhaseBlocked, PhaseDeferred, PhaseFailed
 from gitckpt.durable.run.retry import Ended
-from gitckpt.git.files import regular
 from gitckpt.model import times
 from gitckpt.model.errors import UsageError
 from gitckpt.model.values import replace
-from gitckpt.store.runs import run_files
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -70,23 +68,10 @@ def ask(context: Context) -> Ended:
 
 def _prompt(context: Context) -> str:
     """Returns what the agent is asked: the content of a file that the run was started with, or of its worktree."""
-    run, path = context.run, context.option("prompt")
+    path = context.option("prompt")
     if not path:
         raise PhaseFailed(f"phase {context.phase.name!r} asks an agent nothing", hint='name a file: prompt = "PATH"')
-    names = [name for name in context.definition.files if run.pipeline.inputs.get(name) == path and name in run.pipeline.contents]
-    copies = [os.path.join(run.files.path, run_files.INPUT, name) for name in names]
-    for place in (*copies, os.path.join(run.path, path)):
-        is_copy = place in copies or os.path.isabs(path)
-        try:
-            data = regular.content(place) if is_copy else regular.content_below(run.path, place)
-            return data.decode("utf-8", "replace")
-        except (FileNotFoundError, NotADirectoryError):
-            continue
-        except OSError as error:
-            hint = f"make it a file that can be read, then: git ckpt resume {run.id}"
-            raise PhaseFailed(f"what the agent is asked cannot be read: {place}: {error.strerror}", hint=hint) from None
-    hint = f"put it there, then: git ckpt resume {run.id} --accept-changes"
-    raise PhaseFailed(f"what the agent is asked is not there: {path}", hint=hint)
+    return context.content(path, "what the agent is asked").decode("utf-8", "replace")
 
 
 def _require_success(name: str, answer: Answer) -> None:

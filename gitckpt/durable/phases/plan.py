@@ -9,7 +9,6 @@ import re
 from gitckpt.durable.pipeline.context import Context
 from gitckpt.durable.run.errors import PhaseFailed
 from gitckpt.durable.run.retry import Ended
-from gitckpt.store.runs import run_files
 
 PLAN = "plan"
 """The input that is the plan."""
@@ -26,13 +25,9 @@ def read_plan(context: Context) -> Ended:
     """
     run = context.run
     path = run.pipeline.inputs.get(PLAN, "")
-    try:
-        with open(os.path.join(run.files.path, run_files.INPUT, PLAN), "rb") as file:
-            data = file.read()
-    except OSError as error:
-        raise PhaseFailed(
-            f"cannot read the plan {path or PLAN}: {error.strerror}", hint="start another run: git ckpt run PLAN.md"
-        ) from None
+    if not path:
+        raise PhaseFailed("the run has no plan", hint="start another run: git ckpt run PLAN.md")
+    data = context.content(path, "the plan")
     title = title_of(data.decode("utf-8", "replace"), path)
     run.state |= {"plan_path": path, "plan_title": title, "plan_hash": hashlib.sha256(data).hexdigest()}
     return Ended(result=title, output=f"{title}\n")

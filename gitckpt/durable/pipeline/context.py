@@ -10,6 +10,7 @@ from typing import Any
 from gitckpt.durable.command.watchdog import Watchdog
 from gitckpt.durable.pipeline.definition import PhaseDefinition, PipelineDefinition
 from gitckpt.durable.run.errors import PhaseFailed
+from gitckpt.git.files import regular
 from gitckpt.git.process import LOCAL_VARIABLES
 from gitckpt.model.checkpoint import Attempt
 from gitckpt.model.values import dataclass, field
@@ -62,6 +63,30 @@ class Context:
         for name in self.definition.files:
             found[name] = os.path.join(self.run.files.path, run_files.INPUT, name) if name in pipeline.contents else ""
         return found
+
+    def content(self, path: str, what: str) -> bytes:
+        """Return the content of a file that the run was started with, or of its worktree.
+
+        Args:
+            path: of the file, as the input has it.
+            what: what it is, for errors.
+
+        Raises:
+            PhaseFailed: it is not there, or cannot be read.
+        """
+        run = self.run
+        names = [name for name in self.definition.files if run.pipeline.inputs.get(name) == path and name in run.pipeline.contents]
+        copies = [os.path.join(run.files.path, run_files.INPUT, name) for name in names]
+        for place in (*copies, os.path.join(run.path, path)):
+            try:
+                return regular.content(place)
+            except (FileNotFoundError, NotADirectoryError):
+                continue
+            except OSError as error:
+                hint = f"make it a file that can be read, then: git ckpt resume {run.id}"
+                raise PhaseFailed(f"{what} cannot be read: {place}: {error.strerror}", hint=hint) from None
+        hint = f"put it there, then: git ckpt resume {run.id} --accept-changes"
+        raise PhaseFailed(f"{what} is not there: {path}", hint=hint)
 
     def option(self, name: str) -> str:
         """Returns what the phase is carried out with; `{name}` in it stands for an input, or a string or number of the state, `{{` and `}}`

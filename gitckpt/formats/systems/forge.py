@@ -74,12 +74,16 @@ def read(source: Source) -> Record:
             remarks.add("has times to the nanosecond: they are kept to the microsecond")
     is_naive = content.note_times((said, found["created_at"]), remarks)
     plan = content.string(found.get("plan_path"))
+    phase = _label(found, names, steps)
+    has_title = bool(content.string(found.get("plan_title")))
+    if plan and not has_title and phase != "run-complete" and found.get("mode") != "push":
+        done.discard("read plan")  # forge reads the plan again when it resumes: the title is nowhere else
     beside = source.beside.get(f"{os.path.basename(own)}-plan.md")
     return Record(
         FORGE,
         identity=json.dumps([own, content.string(found["created_at"])]),
         name=own[16:] if ids.is_run_id(own) else own,
-        phase=_label(found, names, steps),
+        phase=phase,
         state={**found, KEY: {"format": FORGE}},
         said=said,
         time=content.instant(said),
@@ -172,7 +176,7 @@ def write(checkpoint: Checkpoint, losses: list[str]) -> bytes:
     losses += [f"the value {key} of the state" for key in left if key != "plan_hash"]
     table = {key: values[key] for key in ORDER if key in _ALWAYS or values.get(key) not in (None, "", 0, [], {})}
     steps_last = table.pop("steps")
-    extra = {key: value for key, value in unknown.items() if _is_plain(value)}
+    extra = {key: value for key, value in unknown.items() if _is_plain(value) and key != "plan_hash"}
     return yaml_text.write({**table, **extra, "steps": steps_last}, TIMES)
 
 

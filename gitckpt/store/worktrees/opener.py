@@ -387,13 +387,16 @@ def _note_checkout(made: Repository, checkpoint: Checkpoint) -> None:
 
 def is_free(repository: Repository, ref: str) -> bool:
     """Tells whether a ref may be a branch, and is checked out, or about to be started, in no worktree whose directory is there."""
-    if repository.git.run("check-ref-format", ref, ok=(0, 1)).code != 0:
-        return False
+    return repository.git.run("check-ref-format", ref, ok=(0, 1)).code == 0 and not worktrees_on(repository, ref)
+
+
+def worktrees_on(repository: Repository, ref: str) -> list[str]:
+    """Return the worktrees, whose directories are there, that have a branch checked out."""
     listing = administration.call(repository, "list", "--porcelain", "-z").out
     records = [record.split(b"\0") for record in listing.split(b"\0\0") if record]
     at = {os.fsdecode(lines[0].partition(b" ")[2]) for lines in records if b"branch " + os.fsencode(ref) in lines}
     gone = {path for git_dir, path in administration.registered(repository) if path in at and ownership.is_gone(repository, git_dir, path)}
-    return not at - gone
+    return sorted(at - gone)
 
 
 def _objects_of(made: Repository) -> Objects:

@@ -31,7 +31,8 @@ def resume(
     """Returns the worktree of a checkpoint, made if it is not there.
 
     The newest checkpoint of a run opens the run's worktree, in which every commit and `save` extends the run; any other one of its own.
-    HEAD is detached at the linked commit, or on the run's branch: one that the run was not started on, where it is free and has not moved.
+    HEAD is detached at the linked commit, or on the run's branch: one that the run was not started on, or that the file of another tool
+    names, where it is free and has not moved.
 
     Args:
         checkpoint: what the worktree shall hold.
@@ -190,14 +191,16 @@ def _branch(store: Checkpoints, checkpoint: Checkpoint) -> tuple[str | None, str
     if checkpoint.branch is None or not checkpoint.git_sha:
         return None, None
     first = heads.chain(store.index, store.repository, str(checkpoint.run))[-1]
-    if first.branch == checkpoint.branch:
+    if first.branch == checkpoint.branch and not first.trigger.startswith(IMPORT):  # of an imported run it is its own branch
         return None, None
     ref = BRANCHES + checkpoint.branch
     found = store.repository.cat_file.info(ref)
     if found is None or found[0] != checkpoint.git_sha:
         return None, f"HEAD is detached: the branch {checkpoint.branch} is {'gone' if found is None else 'elsewhere by now'}"
     if not opener.is_free(store.repository, ref):
-        return None, f"HEAD is detached: the branch {checkpoint.branch} is checked out in another worktree"
+        where = " and ".join(opener.worktrees_on(store.repository, ref)) or "another worktree"
+        behind = "stays behind there when the run commits or pushes"
+        return None, f"HEAD is detached: the branch {checkpoint.branch} is checked out in {where}, and {behind}"
     return checkpoint.branch, None
 
 
