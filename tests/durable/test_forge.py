@@ -468,14 +468,23 @@ def test_a_branch_of_somebody_else_is_not_touched(project: Stage) -> None:
     project.checkout.git("branch", "forge/my-plan")
     code, _, err = start(project)
     assert code == 20
-    assert "the branch forge/my-plan is there already, and this run did not make it: rename or delete it, then resume\n" in err
+    assert "the branch forge/my-plan is there already, and no run made it: rename it (git branch -m forge/my-plan NEW), then resume\n" in err
     assert project.checkout.git("rev-parse", "forge/my-plan") == theirs
 
 
 @pytest.mark.long
 def test_a_second_run_of_the_same_plan_does_not_take_the_branch_of_the_first(project: Stage) -> None:
     assert start(project)[0] == 0
+    first = project.run()
     work = project.checkout.git("rev-parse", "forge/my-plan")
-    assert start(project)[0] == 20
+    code, _, err = start(project)
+    told = f"the branch forge/my-plan is of run {first}: go on with that (git ckpt resume {first}), or rename it (git branch -m "
+    assert code == 20
+    assert f"{told}forge/my-plan NEW), then resume" in next(line for line in err.splitlines() if line.startswith("error: "))
     assert project.checkout.git("rev-parse", "forge/my-plan") == work
-    assert Path(project.checkout.path, ".ckpt/worktrees", project.runs()[0]).is_dir()
+    second = project.runs()[0]
+    assert Path(project.checkout.path, ".ckpt/worktrees", second).is_dir()
+    project.checkout.git("branch", "-m", "forge/my-plan", "old")
+    project.remote.git("update-ref", "-d", "refs/heads/forge/my-plan")
+    assert project.ckpt("resume", second).code == 0
+    assert project.checkout.git("rev-parse", "old") == work

@@ -156,7 +156,7 @@ class TestPlanToPr:
     def test_a_branch_of_somebody_else_is_left_alone(self, bench: Bench) -> None:
         bench.checkout.git("branch", "plans/login")
         head = bench.checkout.git("symbolic-ref", "HEAD")
-        message = "the branch plans/login is there already, and this run did not make it: rename or delete it, then resume\n"
+        message = "the branch plans/login is there already, and no run made it: rename it (git branch -m plans/login NEW), then resume\n"
         assert bench.run("create worktree", branch="plans/login") == (1, message, "")
         assert bench.checkout.git("symbolic-ref", "HEAD") == head
 
