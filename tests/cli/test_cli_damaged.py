@@ -62,3 +62,17 @@ def test_what_is_not_listed_for_it_is_said(ckpt: Ckpt, save: Callable[..., str],
     assert (shown.code, any(each in shown.out for each in listed)) == (0, False)
     said = "files kept byte for byte, directories and modes are not listed; see what is wrong: git ckpt verify\n"
     assert (shown.err.count("\n"), shown.err.endswith(said)) == (1, True)
+
+
+def test_a_junk_head_of_a_run_names_its_cure(ckpt: Ckpt, main_checkout: Checkout) -> None:
+    assert ckpt("start", "login", at=main_checkout).code == 0
+    run = ckpt("runs", at=main_checkout).out.split("\t")[0]
+    head = main_checkout.refs(f"refs/ckpt/runs/{run}")
+    junk = main_checkout.git("hash-object", "-w", "--stdin", data="junk = ")
+    main_checkout.git("update-ref", f"refs/ckpt/runs/{run}", junk)
+    for words in (["resume", run], ["resume"], ["step", "show", "--run", run]):
+        done = ckpt(*words, at=main_checkout)
+        assert done.code == 13
+        assert "hint: the head of the run is damaged; mend it: git ckpt verify --repair\n" in done.err
+    assert ckpt("verify", "--repair", at=main_checkout).code == 0
+    assert main_checkout.refs(f"refs/ckpt/runs/{run}") == head

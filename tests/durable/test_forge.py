@@ -468,7 +468,8 @@ def test_a_branch_of_somebody_else_is_not_touched(project: Stage) -> None:
     project.checkout.git("branch", "forge/my-plan")
     code, _, err = start(project)
     assert code == 20
-    assert "the branch forge/my-plan is there already, and no run made it: rename it (git branch -m forge/my-plan NEW), then resume\n" in err
+    told = "the branch forge/my-plan is there already, and no run made it: rename it (git branch -m forge/my-plan NEW)"
+    assert f"{told}, then resume\n" in err
     assert project.checkout.git("rev-parse", "forge/my-plan") == theirs
 
 

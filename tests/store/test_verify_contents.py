@@ -326,7 +326,6 @@ def test_a_run_head_whose_document_is_gone_waits_for_nobody(main_checkout: Check
     """One that is young may belong to a run that is about to start, but not where its object is missing."""
     oid = main_checkout.git("hash-object", "-w", "--stdin", data="a document\n")
     main_checkout.git("update-ref", "refs/ckpt/runs/r", oid)
-    assert told(look(main_checkout)) == []
     place_of(main_checkout, oid).unlink()
     assert told(look(main_checkout, repair=True)) == [("run-head-orphan", "refs/ckpt/runs/r", "no checkpoint of the run exists")]
     main_checkout.git("gc", "--quiet", "--prune=now")

@@ -221,6 +221,20 @@ def test_the_head_of_a_run_without_checkpoints_goes_once_it_is_old(main_checkout
     require_mended(main_checkout, {}, [("run-head-orphan", HEAD, "no checkpoint of the run exists")])
 
 
+@pytest.mark.parametrize("junk", ["junk = ", "HEAD", "of another run"])
+def test_a_head_without_checkpoints_that_holds_no_document_of_its_run_goes_at_once(main_checkout: Checkout, junk: str) -> None:
+    other = f"{RUN}-other"
+    if junk == "of another run":
+        chain(main_checkout, (1, "run-started"))
+        head = main_checkout.git("rev-parse", f"refs/checkpoints/{number(1)}")
+        main_checkout.git("update-ref", "-d", f"refs/checkpoints/{number(1)}")
+        main_checkout.git("update-ref", "-d", HEAD)
+    else:
+        head = junk if junk == "HEAD" else main_checkout.git("hash-object", "-w", "--stdin", data=junk)
+    main_checkout.git("update-ref", f"refs/ckpt/runs/{other}", head)
+    require_mended(main_checkout, {}, [("run-head-orphan", f"refs/ckpt/runs/{other}", "no checkpoint of the run exists")])
+
+
 def test_what_a_kill_between_two_refs_leaves_is_mended(checkout: Checkout, make_store: MakeStore) -> None:
     with make_store(checkout) as store:
         run = str(store.record("run-started", start="Add login!").run)

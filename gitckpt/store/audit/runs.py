@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from gitckpt.git.refs import Update
 from gitckpt.model import phase as phases
 from gitckpt.model.checkpoint import PHASE
-from gitckpt.model.errors import InvalidCheckpoint
+from gitckpt.model.errors import InvalidCheckpoint, NewerCheckpoint
 from gitckpt.model.readers import codec
 from gitckpt.model.values import dataclass
 from gitckpt.store.audit.inventory import Evidence
@@ -140,14 +140,24 @@ def _heads(store: Checkpoints, evidence: Evidence, runs: Mapping[str, Sequence[i
         elif head is None or head in unjudged or (newest is not None and head == newest.oid):
             continue
         elif newest is None:
-            # A young one may belong to a run that starts; but not where its object is gone, and then no gc succeeds.
-            if not keep.is_young(store.repository, ref) or store.repository.cat_file.info(head) is None:
+            if not keep.is_young(store.repository, ref) or not _may_start(store, run, head):
                 sentence = "no checkpoint of the run exists"
                 yield mendable("run-head-orphan", ref, sentence, updates=(Update(ref, "", head),), is_leftover=True)
         else:
             code, sentence = _wrong_head(store, [evidence.record(at) for at in runs[run]], head)
             said = f"{sentence}; the newest checkpoint of the run is {newest.id}"
             yield mendable(code, ref, said, updates=(newest.is_there, Update(ref, newest.oid, head)))
+
+
+def _may_start(store: Checkpoints, run: str, head: str) -> bool:
+    """Return whether a run without checkpoints may be one that starts: its head then holds a document of that run."""
+    found = next(store.objects.read([head]))
+    try:
+        return found is not None and found[0] == "blob" and codec.decode(found[1], "").run == run
+    except NewerCheckpoint:
+        return True  # nobody here can tell
+    except InvalidCheckpoint:
+        return False
 
 
 def _wrong_head(store: Checkpoints, chain: Sequence[SheetRow], head: str) -> tuple[str, str]:

@@ -184,14 +184,20 @@ def run_head(found: tuple[str, bytes] | None, ref: str) -> Checkpoint:
     Raises:
         InvalidCheckpoint: it is no checkpoint document of a run.
     """
-    from gitckpt.model.errors import InvalidCheckpoint
+    from gitckpt.model.errors import InvalidCheckpoint, NewerCheckpoint
     from gitckpt.model.readers.codec import decode
 
+    hint = "the head of the run is damaged; mend it: git ckpt verify --repair"
     if found is None or found[0] != "blob":
-        raise InvalidCheckpoint(ref, "", "does not point to a checkpoint document", hint="look at the store: git ckpt doctor")
-    newest = decode(found[1], ref)
+        raise InvalidCheckpoint(ref, "", "does not point to a checkpoint document", hint=hint)
+    try:
+        newest = decode(found[1], ref)
+    except NewerCheckpoint:
+        raise
+    except InvalidCheckpoint as error:
+        raise error.but(hint=hint) from None
     if newest.sequence is None:
-        raise InvalidCheckpoint(ref, "sequence", "missing", hint="look at the store: git ckpt doctor")
+        raise InvalidCheckpoint(ref, "sequence", "missing", hint=hint)
     return newest
 
 
