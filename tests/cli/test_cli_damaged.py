@@ -74,5 +74,6 @@ def test_a_junk_head_of_a_run_names_its_cure(ckpt: Ckpt, main_checkout: Checkout
         done = ckpt(*words, at=main_checkout)
         assert done.code == 13
         assert "hint: the head of the run is damaged; mend it: git ckpt verify --repair\n" in done.err
+    assert ckpt("status", run, at=main_checkout).out.splitlines()[-1] == "next     git ckpt verify --repair"
     assert ckpt("verify", "--repair", at=main_checkout).code == 0
     assert main_checkout.refs(f"refs/ckpt/runs/{run}") == head

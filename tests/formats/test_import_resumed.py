@@ -39,6 +39,16 @@ class TestForge:
         refused = stage.ckpt("resume", AUTH)
         assert refused.code == 2
         assert f"what drives run {AUTH} is from the file .forge/runs/{AUTH}.yaml, which anybody may have written" in refused.err
+        commands = refused.err.partition("commands that would run:\n")[2].splitlines()
+        assert commands[:2] == ["    read plan: read plan", "    run agent: agent"]
+        assert commands[2].startswith("    commit and push: set -e git add --all git diff --cached")
+        assert commands[2].endswith("… (10 lines, cut)")
+        assert commands[4] == "    the whole of them: git ckpt run --print plan-to-pr"
+        assert "\\n" not in "".join(commands)
+        assert max(map(len, commands)) < 150
+        advice = stage.ok("status", AUTH).splitlines()[-1]
+        assert advice == f"next     git ckpt resume {AUTH} --trust"
+        assert json.loads(stage.ok("status", AUTH, "--json"))["next"] == f"git ckpt resume {AUTH} --trust"
         assert stage.calls == []
         done = stage.ckpt("resume", AUTH, "--trust")
         assert done.code == 0, done.err

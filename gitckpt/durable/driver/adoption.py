@@ -11,6 +11,11 @@ from gitckpt.model.errors import CkptError
 from gitckpt.store.config import settings
 from gitckpt.store.runs import trust
 
+_SHOWN = 100
+"""So many characters of a command are shown."""
+
+_CUT = ", cut)"
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -57,4 +62,16 @@ def _commands(store: Checkpoints, checkpoint: Checkpoint) -> list[str]:
     except CkptError as error:
         return [f"cannot be told: {error.message}"]
     left = [phase for phase in definition.phases if phase.name not in pipeline.completed]
-    return [f"{phase.name}: {phase.run if phase.run is not None else phase.use}" for phase in left]
+    commands = [f"{phase.name}: {_brief(phase.run if phase.run is not None else str(phase.use))}" for phase in left]
+    if any(command.endswith(_CUT) for command in commands):
+        place = f"git ckpt run --print {definition.name}" if definition.source == file.PRESET else f"see {definition.source}"
+        commands.append(f"the whole of them: {place}")
+    return commands
+
+
+def _brief(command: str) -> str:
+    """Return a command on one line; of a long one its beginning, and how many lines it has."""
+    line = " ".join(command.split())
+    if len(line) <= _SHOWN:
+        return line
+    return f"{line[:_SHOWN].rstrip()}… ({len(command.strip().splitlines())} lines{_CUT}"

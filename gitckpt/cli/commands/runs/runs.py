@@ -6,7 +6,7 @@ from gitckpt.cli import options
 from gitckpt.cli.opening import open_store
 from gitckpt.cli.screen import terminal
 from gitckpt.model import runstate, times
-from gitckpt.model.errors import NotFoundError, UsageError
+from gitckpt.model.errors import InvalidCheckpoint, NotFoundError, UsageError
 from gitckpt.model.names import shell_word
 
 TYPE_CHECKING = False
@@ -75,11 +75,12 @@ def status(
             _watch(store, name)
             return
         history = store.history(name)
+        advice = _advice(store, history)
         now = times.now()
     if as_json:
-        terminal.out_json(_history_as_json(history))
+        terminal.out_json(_history_as_json(history, advice))
         return
-    for line in _lines(history, now):
+    for line in _lines(history, advice, now):
         terminal.out(line)
     for line in history.unwritten:
         terminal.warn(line)
@@ -92,22 +93,32 @@ def _watch(store: Store, run: str) -> None:
     shown = 0
     while True:
         history = store.history(run)
-        shown = terminal.replace_lines(shown, _lines(history, times.now()))
+        shown = terminal.replace_lines(shown, _lines(history, _advice(store, history), times.now()))
         if history.summary.status not in runstate.DRIVEN:
             return
         time.sleep(_INTERVAL)
 
 
-def _lines(history: History, now: int) -> list[str]:
+def _lines(history: History, advice: str | None, now: int) -> list[str]:
     """Returns what is shown of a run."""
     lines = [f"{label:8} {value}" for label, value in _facts(history, now)]
     if history.events:
         lines += ["", *_event_lines(history)]
-    advice = next_command(history)
     return [*lines, "", f"next     {advice}"] if advice else lines
 
 
-def next_command(history: History) -> str | None:
+def _advice(store: Store, history: History) -> str | None:
+    """Return the command that goes on with a run, as it works for this one; None where there is nothing to do."""
+    advice = _next_command(history)
+    try:
+        is_ours = store.is_ours(history.newest)
+    except InvalidCheckpoint:  # the head of the run is damaged
+        return "git ckpt verify --repair"
+    is_trusted = is_ours or advice is None or not advice.startswith("git ckpt resume ")
+    return advice if is_trusted else f"{advice} --trust"
+
+
+def _next_command(history: History) -> str | None:
     """Returns what to do next with a run; None where there is nothing to do."""
     summary, name = history.summary, history.summary.id
     phase = next((event.phase for event in history.events if event.is_current), "")
@@ -235,7 +246,7 @@ def _as_json(summary: RunInfo) -> dict[str, Any]:
     }
 
 
-def _history_as_json(history: History) -> dict[str, Any]:
+def _history_as_json(history: History, advice: str | None) -> dict[str, Any]:
     from gitckpt.durable import progress
 
     pipeline = history.pipeline
@@ -254,7 +265,7 @@ def _history_as_json(history: History) -> dict[str, Any]:
             for gauge in progress.gauges(history.newest.state, history.newest.progress)
         ],
         "unwritten": history.unwritten,
-        "next": next_command(history),
+        "next": advice,
     }
 
 
