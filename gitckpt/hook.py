@@ -199,7 +199,7 @@ def _record(repository: Repository, event: str) -> str:
         raise CkptError("HEAD points to no commit")
     commit, _, text = head
     repository.object_format = "sha256" if len(commit) == 64 else "sha1"
-    message = _subject(text) or None
+    message = document.message_of(_subject(text)) or None
     is_made = os.path.exists(os.path.join(repository.git_dir, layout.RUN_FILE))
     if is_made and (extended := _extend_run(repository, message, event)) is not None:
         return extended

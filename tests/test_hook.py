@@ -107,6 +107,12 @@ def test_the_message_is_the_subject_as_git_prints_it(main_checkout: Checkout, me
     assert [entry.message for entry in _recorded(main_checkout)] == [main_checkout.git("log", "-1", "--format=%s")]
 
 
+def test_a_subject_that_is_too_long_is_cut(main_checkout: Checkout) -> None:
+    _install(main_checkout)
+    main_checkout.commit("x" * 1001)
+    assert [entry.message for entry in _recorded(main_checkout)] == ["x" * 999 + "…"]
+
+
 def test_a_message_in_another_encoding_is_decoded(main_checkout: Checkout) -> None:
     _install(main_checkout)
     main_checkout.git(
@@ -396,6 +402,20 @@ def test_in_the_worktree_of_a_run_a_commit_extends_the_run(main_checkout: Checko
     assert newest.worktree is not None
     files = main_checkout.git("ls-tree", "--name-only", f"{newest.worktree.tree}:files")
     assert files.split("\n") == ["README", "done", "unfinished"]
+
+
+@pytest.mark.parametrize("subject", ["x" * 2000, "form\x0cfeed", "a\u2028b"])
+def test_in_the_worktree_of_a_run_a_commit_with_an_odd_subject_extends_the_run(main_checkout: Checkout, subject: str) -> None:
+    with Store.open(main_checkout.path, adapter="plumbing") as store:
+        first = store.record("plan-complete", {}, start="add login")
+        path = store.resume(first).path
+    _install(main_checkout)
+    Checkout(Path(path), main_checkout.path).git("commit", "--quiet", "--allow-empty", "-m", subject)
+    with Store.open(main_checkout.path, adapter="plumbing") as store:
+        newest = inside(store).heads.read(str(first.run))
+    assert newest.sequence == 2
+    assert newest.message is not None
+    assert newest.message.split() == ["x" * 999 + "…"] if subject[0] == "x" else subject.split()
 
 
 def test_in_the_worktree_of_a_run_one_process_writes_refs(main_checkout: Checkout, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -274,6 +274,14 @@ class TestDryRun:
         assert skips == ["2. two", "   skipped: q is given: how?"]
         assert stage.checkout.fingerprint() == before
 
+    @pytest.mark.parametrize("value", ["how?\nand why?", "x" * 2000])
+    def test_a_phase_that_is_skipped_for_a_long_input(self, stage: Stage, value: str) -> None:
+        text = '[pipelines.ci.inputs]\nq = ""\n[[pipelines.ci.phases]]\nname = "a"\nrun = "false"\nskip_with = ["q"]\n'
+        stage.checkout.write("gitckpt.toml", text)
+        assert stage.ckpt("run", "ci", "-i", f"q={value}").code == 0
+        message = stage.checkpoint(stage.run(), "a-skipped").message
+        assert message == f"q is given: {value}".replace("\n", " ")[:999] + ("…" if len(value) > 1000 else "")
+
     def test_a_plan(self, stage: Stage) -> None:
         stage.checkout.write("plan.md", "x\n")
         said = stage.ok("run", "plan.md", "-n").splitlines()

@@ -131,9 +131,18 @@ def test_maintenance_starts_though_others_are_in_the_way_of_what_keeps_commits_w
     assert begun == [hook.MAINTAIN]
 
 
-def test_a_message_of_several_lines_becomes_one(ckpt: Ckpt, save: Save, main_checkout: Checkout) -> None:
-    save(main_checkout, "-m", "one\n  two\tthree ")
-    assert json.loads(ckpt("show", "--json", at=main_checkout).out)["message"] == "one two three"
+@pytest.mark.parametrize("message", ["one\ntwo", "x" * 1001])
+def test_a_message_that_is_too_long_or_of_several_lines_is_refused(ckpt: Ckpt, main_checkout: Checkout, message: str) -> None:
+    done = ckpt("save", "-m", message, at=main_checkout)
+    assert (done.code, done.out) == (2, "")
+    hint = "hint: shorten it, and put the rest into the state"
+    assert done.err == f"error: a message is one line of at most 1,000 characters\n{hint}\n"
+    assert ckpt("list", at=main_checkout).out == ""
+
+
+def test_a_message_of_a_thousand_characters_is_whole(ckpt: Ckpt, save: Save, main_checkout: Checkout) -> None:
+    save(main_checkout, "-m", f" {'x' * 1000}\n")
+    assert json.loads(ckpt("show", "--json", at=main_checkout).out)["message"] == "x" * 1000
 
 
 @pytest.mark.parametrize(

@@ -149,11 +149,14 @@ class TestDrafts:
     def test_an_empty_message_is_none(self) -> None:
         assert drafted(message="")[0].message is None
 
-    @pytest.mark.parametrize("message", ["a\nb", "a\n", "\n", "a\u2028b", "a\rb"])
+    @pytest.mark.parametrize("message", ["a\nb", "a\n", "\n", "a\u2028b", "a\rb", "x" * 1001])
     def test_a_message_is_one_line(self, message: str) -> None:
         with pytest.raises(UsageError) as caught:
             drafted(message=message)
-        assert (caught.value.message, caught.value.hint) == ("a message is one line", "put the rest into the state")
+        assert (caught.value.message, caught.value.hint) == (
+            "a message is one line of at most 1,000 characters",
+            "shorten it, and put the rest into the state",
+        )
 
     def test_the_state_is_a_copy(self) -> None:
         state = {"n": 1}

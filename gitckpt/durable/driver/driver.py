@@ -18,6 +18,7 @@ from gitckpt.durable.run.errors import Cancelled, DeadlineReached, PhaseBlocked,
 from gitckpt.durable.run.retry import Conduct, Ended
 from gitckpt.model.arguments import require
 from gitckpt.model.checkpoint import Attempt
+from gitckpt.model.format.document import message_of
 from gitckpt.model.names import first_of, shell_word
 from gitckpt.model.values import dataclass
 
@@ -139,7 +140,7 @@ class Driver:
                 continue
             if phase.name in self._skipped:
                 self._tell()
-                self._run.skip(phase.name, message=self._skipped[phase.name])
+                self._run.skip(phase.name, message=message_of(self._skipped[phase.name]))
                 self._observer.ended(phase.name, "skipped", None)
                 continue
             if not self._do(phase, at, watchdog):

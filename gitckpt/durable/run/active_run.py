@@ -18,6 +18,7 @@ from gitckpt.durable.run.session import Session
 from gitckpt.model.arguments import require_text
 from gitckpt.model.checkpoint import PHASE, Attempt, Checkpoint, Pipeline, Progress
 from gitckpt.model.errors import CkptError, UsageError
+from gitckpt.model.format.document import message_of
 from gitckpt.model.phase import REWOUND
 from gitckpt.model.runstate import REWINDING, before_rewind, rewinding_to
 from gitckpt.model.values import replace
@@ -239,7 +240,7 @@ class ActiveRun:
         self.redo(meant)
         pipeline = replace(self.pipeline, completed=dict(self.completed))
         attempt = self.last_attempt or Attempt("rewind", ended=next_attempt.COMPLETE)
-        message = f"phase {meant!r} is to be done again"
+        message = message_of(f"phase {meant!r} is to be done again")
         self._writer.write(REWOUND, self.state, capture=True, trigger=PHASE, pipeline=pipeline, attempt=attempt, message=message)
 
     def revise(self, name: str, revision: str, forget: Iterable[str] = ()) -> None:

@@ -262,7 +262,7 @@ class Run:
 
         Args:
             trigger: what caused the checkpoint.
-            message: one line for people.
+            message: one line for people, of at most 1,000 characters.
             progress: how far the phase has come.
             errors: what went wrong since the last one, in order.
 
@@ -278,7 +278,7 @@ class Run:
         Args:
             name: of the phase.
             result: what it returns.
-            message: why, one line.
+            message: why, one line of at most 1,000 characters.
         """
         self._active.skip(name, result, message=message)
 

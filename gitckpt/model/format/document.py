@@ -11,6 +11,9 @@ if TYPE_CHECKING:
 VERSION = 1
 """The document version that this program writes, and the highest it reads."""
 
+MESSAGE = 1000
+"""How many characters a message has at most."""
+
 ORDER = (
     "version",
     "id",
@@ -29,6 +32,12 @@ ORDER = (
     "errors",
 )
 """The plain keys of a document, in the order they are written; tables follow, `[state]` last."""
+
+
+def message_of(text: str) -> str:
+    """Return a text as a message: on one line, and cut where it is too long."""
+    line = text if text.splitlines() == [text] else " ".join(text.split())
+    return line if len(line) <= MESSAGE else f"{line[: MESSAGE - 1]}…"
 
 
 def render(fields: dict[str, Any], state: dict[str, Any]) -> bytes:

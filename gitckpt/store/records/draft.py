@@ -11,6 +11,7 @@ from gitckpt.model import times
 from gitckpt.model.arguments import require, require_callable, require_text, strings
 from gitckpt.model.checkpoint import MANUAL, Attempt, Checkpoint, Pipeline, Progress, Worktree
 from gitckpt.model.errors import InvalidCheckpoint, UsageError
+from gitckpt.model.format import document
 from gitckpt.model.readers import codec
 from gitckpt.model.values import replace
 from gitckpt.store.records import layout
@@ -145,7 +146,7 @@ def draft(
         instant: now, in microseconds since the epoch.
 
     Raises:
-        UsageError: the phase is none, the message has more than one line, or a reader would refuse a document with these keys.
+        UsageError: the phase is none, the message is too long or has more than one line, or a reader would refuse a document with these keys.
         StateError: the state is not a map.
     """
     message, errors = details.get("message"), strings("errors", details.get("errors"))
@@ -154,8 +155,9 @@ def draft(
 
         errors = tuple(detector.masked(each) for each in errors)
         message = detector.masked(message) if message else None
-    if message and message.splitlines() != [message]:
-        raise UsageError("a message is one line", hint="put the rest into the state")
+    if message and (message.splitlines() != [message] or len(message) > document.MESSAGE):
+        what = f"a message is one line of at most {document.MESSAGE:,} characters"
+        raise UsageError(what, hint="shorten it, and put the rest into the state")
     drafted = Checkpoint(
         id=checkpoint_id,
         phase=phases.label(phase),

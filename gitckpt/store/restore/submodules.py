@@ -15,6 +15,7 @@ from gitckpt.git.worktree import administration, modules
 from gitckpt.model import ids
 from gitckpt.model.checkpoint import SAFETY, Checkpoint, Submodule
 from gitckpt.model.errors import CkptError, WorktreeError
+from gitckpt.model.format.document import message_of
 from gitckpt.model.names import shell_word
 from gitckpt.model.values import dataclass
 from gitckpt.store.checkpoints import Checkpoints
@@ -218,7 +219,7 @@ class Submodules:
                 return
             with contextlib.closing(self._store.seen_from(there, "plumbing")) as inner:
                 if inner.objects.head()[0] != one.git_sha:  # no checkpoint of the worktree around it keeps where it was
-                    message = f"before it came back at {_text(path)}"
+                    message = message_of(f"before it came back at {_text(path)}")
                     inner.record(layout.SAFETY_COMPLETE, {"path": _text(path)}, trigger=SAFETY, message=message)
                 yield inner
                 return

@@ -10,6 +10,7 @@ from gitckpt.git.repository import OF_A_WORKTREE, Repository
 from gitckpt.git.worktree import intent, modules, operation, provenance
 from gitckpt.git.worktree.index import PrivateIndex
 from gitckpt.model.checkpoint import RESCUE, Worktree
+from gitckpt.model.format.document import message_of
 from gitckpt.store.checkpoints import Checkpoints
 from gitckpt.store.records import keep, layout
 from gitckpt.store.snapshot import manifest
@@ -36,7 +37,7 @@ def record_leftover(store: Checkpoints, git_dir: str, path: str) -> None:
         commit = leftover.objects.head()[0]
         found = _capture_index(there, leftover.objects, commit)
         if found.dirty or (commit and not _is_reached(there, store.index.commits() or ())):
-            leftover.record(layout.SAFETY_COMPLETE, worktree=found, trigger=RESCUE, message=f"what was staged in {path}, which is gone")
+            leftover.record(layout.SAFETY_COMPLETE, worktree=found, trigger=RESCUE, message=message_of(f"what was staged in {path}, which is gone"))
 
 
 def holds_nothing(there: Repository, linked: Iterable[str]) -> bool:

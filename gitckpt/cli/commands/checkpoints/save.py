@@ -48,7 +48,7 @@ def save(
 
     label = phases.label(phase)
     data = _state(state) if state is not None else None
-    line = " ".join(message.split()) if message is not None else None
+    line = message.strip() if message is not None else None
     who = " ".join(agent.split()) if agent is not None else None
     if who == "":
         raise UsageError("--agent is given without a name", hint="name who saves: git ckpt save --agent NAME")
