@@ -122,9 +122,11 @@ def parse_age(text: str) -> int:
     """Returns the length of an age such as `90s`, `30m`, `12h`, `7d` or `2w`, in microseconds.
 
     Raises:
-        UsageError: the text is no whole number, of at most twelve digits, followed by one of those units.
+        UsageError: the text is no whole number from 0 on, of at most twelve digits, followed by one of those units.
     """
     count, unit = text[:-1], text[-1:]
+    if unit in _UNITS and count.startswith("-") and count[1:].isdigit():
+        raise UsageError(f"{text} must be 0 or more", hint="write a number and a unit: 90s, 30m, 12h, 7d or 2w")
     if unit not in _UNITS or not (count.isascii() and count.isdigit() and len(count) <= 12):
         raise UsageError(f"{text!r} is not an age", hint="write a number and a unit: 90s, 30m, 12h, 7d or 2w")
     return int(count) * _UNITS[unit] * MICRO

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import os
 
+from gitckpt.git.objects.encoding import object_id
 from gitckpt.git.process import GitError, cure_of_promised
+from gitckpt.model import ids
 from gitckpt.model.arguments import paths_of, require_callable, require_path, words
 from gitckpt.model.checkpoint import Checkpoint
-from gitckpt.model.errors import UsageError, WorktreeError
+from gitckpt.model.errors import NotFoundError, UsageError, WorktreeError
+from gitckpt.model.names import first_of
 from gitckpt.store.upkeep import Upkeep
 
 TYPE_CHECKING = False
@@ -133,7 +136,7 @@ class Restoration(Upkeep):
             options: more options of `git diff`, such as "--stat".
 
         Raises:
-            NotFoundError, InvalidCheckpoint: as `read`.
+            NotFoundError, InvalidCheckpoint: as `read`; or no file of either side matches one of the paths.
             WorktreeError: files are missing, or there is no worktree here to compare with.
             UsageError: `paths` is no list of paths, or `options` none of strings.
         """
@@ -146,6 +149,8 @@ class Restoration(Upkeep):
         manifest.files_of(repository, first)
         here = self._current() if second is None else (second.tree, second.git_sha)
         old, new = comparison.comparable(repository, self._checkpoints.objects, (first.tree, first.git_sha), here)
+        other = "among the files here that are captured" if second is None else f"in checkpoint {second.id[: ids.SHORT]}"
+        self._require_matches((old, new), paths, f"in checkpoint {first.id[: ids.SHORT]} or {other}")
         return self._compared(old, new, paths, options)
 
     def diff_commit(self, checkpoint: Checkpoint | str, *, paths: Sequence[_Path] = (), options: Sequence[str] = ()) -> bytes:
@@ -166,6 +171,16 @@ class Restoration(Upkeep):
         repository, given = self._checkpoints.repository, self._given(checkpoint)
         base = manifest.tree_of_files(repository, None, given.git_sha)
         return self._compared(base, manifest.files_of(repository, given), paths_of(paths), options)
+
+    def _require_matches(self, trees: Sequence[str], paths: Sequence[_Path], where: str) -> None:
+        """Raise `NotFoundError` where a pattern matches no file of some trees: a mistyped path would look like one without changes."""
+        repository = self._checkpoints.repository
+        nothing = object_id("tree", b"", repository.object_format)
+        unmatched = [path for path in paths if not any(self._compared(nothing, tree, [path], ["--name-only"]) for tree in trees)]
+        if unmatched:
+            names = first_of([os.fsdecode(path) for path in unmatched])
+            hint = "paths count from the current directory; see which files differ: git ckpt diff ID --stat"
+            raise NotFoundError(f"no file {where} matches {names}", hint=hint)
 
     def _compared(self, old: str, new: str, paths: Sequence[_Path], options: Sequence[str]) -> bytes:
         repository = self._checkpoints.repository

@@ -41,7 +41,7 @@ REFUSED = [
         ),
     ),
     (("--issue", "bd-1;rm"), "'bd-1;rm' is no id of an issue", "see which there are: bd list"),
-    (("--done", "true", "--max-iterations", "-1"), "max_iterations is '-1'", "write a whole number: 100"),
+    (("--done", "true", "--max-iterations", "-1"), "max_iterations must be 0 or more, not '-1'", "write a whole number: 100"),
     (("--done", "true", "--pause", "soon"), "pause: 'soon' is not an age", "write a number and a unit: 90s, 30m, 12h, 7d or 2w"),
     (("--done", "true", "--conversation", "old"), "conversation is 'old'", "it is one of new, continue"),
     (

@@ -259,6 +259,13 @@ def test_diff_of_files_is_gits_own(ckpt: Ckpt, save: Save, checkout: Checkout) -
     only = checkout.git("diff", *trees, "--", "sub") + "\n"
     assert ckpt("diff", one, two, "--", "sub", at=checkout) == Outcome(0, only, "")
     assert ckpt("diff", one, "--", "new file", at=checkout.path / "sub") == Outcome(0, only, "")
+    for ids, other in (((one, two), f"in checkpoint {two[:8]}"), ((one,), "among the files here that are captured")):
+        for paths, named in ((["nofile"], "nofile"), (["sub", "no*e"], "no*e"), (["sub/"], None), ([":/sub"], None)):
+            done = ckpt("diff", *ids, "--", *paths, at=checkout)
+            assert done.code == (12 if named else 0)
+            assert done.err.startswith(f"error: no file in checkpoint {one[:8]} or {other} matches {named}\nhint: " if named else "")
+    unchanged = checkout.git("ls-files").splitlines()[0]
+    assert ckpt("diff", two, "--", unchanged, at=checkout) == Outcome(0, "", "")
 
 
 def test_diff_of_states_is_readable(ckpt: Ckpt, save: Save, checkout: Checkout) -> None:

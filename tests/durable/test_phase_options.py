@@ -42,8 +42,15 @@ AGE = "write a number and a unit: 90s, 30m, 12h, 7d or 2w"
         (lambda: phase_options.agreed("force", "Perhaps"), "force is 'perhaps'", "say yes or no"),
         *(
             (lambda text=text: phase_options.count("max_cycles", text, 3), f"max_cycles is {text!r}", "write a whole number: 3")
-            for text in ("-1", "1.5", "many", "1000000", "\u0663", " 1")
+            for text in ("1.5", "many", "1000000", "\u0663", " 1")
         ),
+        (lambda: phase_options.count("max_cycles", "-1", 3), "max_cycles must be 0 or more, not '-1'", "write a whole number: 3"),
+        (
+            lambda: phase_options.amount("max_budget", "-0.5"),
+            "max_budget must be 0 or more, not '-0.5'",
+            "write an amount in US dollars: 2.50",
+        ),
+        (lambda: phase_options.pause("pause", "-5s", 1.0), "pause: -5s must be 0 or more", AGE),
         (lambda: phase_options.pause("pause", "soon", 1.0), "pause: 'soon' is not an age", AGE),
         (lambda: phase_options.limit("timeout", "7", 1.0), "timeout: '7' is not an age", AGE),
         (lambda: phase_options.limit("timeout", "0s", 1.0), "timeout: '0s' is no time at all", "write as much as it may take: 30m"),

@@ -9,7 +9,7 @@ from typer.core import TyperCommand
 
 from gitckpt.cli.parser import quick
 from gitckpt.model.errors import UsageError
-from gitckpt.model.names import closest
+from gitckpt.model.names import closest, shell_word
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -87,7 +87,9 @@ def wrong_usage(error: Any, words: Sequence[str], commands: Collection[str]) -> 
     if message.startswith("Missing parameter") and parameter is not None:
         return UsageError(f"{_metavar(parameter).split('…')[0].split(' ')[0]} is missing", hint=help_)
     if message.startswith("Got unexpected extra argument"):
-        return UsageError(f"too many arguments: {_EXTRA.sub('', message).rstrip(')')}", hint=help_)
+        extra = _EXTRA.sub("", message).rstrip(")")
+        hint = f"a message is given by -m: git ckpt save -m {shell_word(extra)}" if command == "save" else help_
+        return UsageError(f"too many arguments: {extra}", hint=hint)
     return UsageError(message[:1].lower() + message[1:], hint=help_)
 
 

@@ -48,7 +48,8 @@ def count(name: str, text: str, usual: int) -> int:
     if not text:
         return usual
     if not (text.isascii() and text.isdigit() and len(text) <= 6):
-        raise UsageError(f"{name} is {text!r:.60}", hint=f"write a whole number: {usual}")
+        wrong = "must be 0 or more, not" if text.startswith("-") else "is"
+        raise UsageError(f"{name} {wrong} {text!r:.60}", hint=f"write a whole number: {usual}")
     return int(text)
 
 
@@ -67,7 +68,8 @@ def amount(name: str, text: str) -> float:
     except ValueError:
         found = -1.0
     if not 0 <= found < 1e9:
-        raise UsageError(f"{name} is {text!r:.60}", hint="write an amount in US dollars: 2.50")
+        wrong = "must be 0 or more, not" if text.startswith("-") else "is"
+        raise UsageError(f"{name} {wrong} {text!r:.60}", hint="write an amount in US dollars: 2.50")
     return found
 
 

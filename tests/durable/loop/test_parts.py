@@ -75,7 +75,7 @@ def test_no_iterations_stand_for_the_usual_number() -> None:
         ({"issues": "--all"}, "'--all' is no id of an issue", None),
         ({"done": "true", "epic": "a b"}, "'a b' is no id of an issue", None),
         ({"done": "true", "conversation": "old"}, "conversation is 'old'", "it is one of new, continue"),
-        ({"done": "true", "max_iterations": "-1"}, "max_iterations is '-1'", "write a whole number: 100"),
+        ({"done": "true", "max_iterations": "-1"}, "max_iterations must be 0 or more, not '-1'", "write a whole number: 100"),
         ({"done": "true", "max_iterations": "10000000"}, "max_iterations is '10000000'", None),
         ({"done": "true", "pause": "10"}, "pause: '10' is not an age", "write a number and a unit: 90s, 30m, 12h, 7d or 2w"),
         ({"done": "true", "test_timeout": "0s"}, "test_timeout: '0s' is no time at all", "write as much as it may take: 30m"),
