@@ -128,15 +128,15 @@ class Store(Supervision):
             start: name of a run to start with this checkpoint, instead of `run`.
             key: the caller's own name for that run, by which `run_of` finds it again: no two runs have the same.
             base: rev or full oid of the commit to link, instead of HEAD's; "" for none, as before the first commit.
-            details: more keys of the document: `run` (the id of the run that it extends), `trigger`, `message` (one line of at most 1,000 characters), `agent`,
-                `errors`, `progress`, `id` (a fresh UUID version 4, where the caller has to know it before), `pipeline`, `attempt`,
-                `forked_from`, `rewound_to`.
+            details: more keys of the document: `run` (the id of the run that it extends), `trigger`, `message` (one line, of at most
+                1,000 characters), `agent`, `errors`, `progress`, `id` (a fresh UUID version 4, where the caller has to know it
+                before), `pipeline`, `attempt`, `forked_from`, `rewound_to`.
 
         Returns:
             The checkpoint, with the state that was written; one that was carried on is left out.
 
         Raises:
-            UsageError: the phase is none, the message is too long or has more than one line, the id is taken, or a document may not hold a value.
+            UsageError: the phase or the message is none, the id is taken, or a document may not hold a value.
             StateError: the state cannot be stored losslessly; the value's path is named.
             NotFoundError: there is no such run, or no such rev.
             RunExists: a run with that key exists; the error names it.

@@ -253,8 +253,14 @@ class TestWatch:
 
 def test_a_coder_that_is_not_there(pair: Pair) -> None:
     pair.say(CODER[:1], REVIEWER[1:])
-    done = pair.stage.ckpt("review", "Say one", "--coder", "gone", "--reviewer", "reviewer")
-    again = f"git ckpt resume {pair.stage.run()}"
+    for words, role in ((["--coder", "gone", "--reviewer", "reviewer"], "coder"), (["--coder", "coder", "--reviewer", "gone"], "reviewer")):
+        done = pair.stage.ckpt("review", "Say one", *words)
+        assert (done.code, done.out, done.err.splitlines()[0]) == (4, "", f"error: the {role} is not there: gone")
+        assert pair.stage.runs() == []
+    assert pair.stage.ckpt("review", "Say one", "--coder", "false", "--reviewer", "reviewer").code == 20
+    run = pair.stage.run()
+    done = pair.stage.ckpt("resume", run, "--input", "coder=gone")
+    again = f"git ckpt resume {run}"
     assert (done.code, done.err.splitlines()[-2:]) == (
         4,
         ["error: the coder is not there: gone", f"hint: install it, then: {again}; or name another one: {again} --input coder=CLIENT"],

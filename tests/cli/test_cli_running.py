@@ -304,6 +304,30 @@ class TestDryRun:
         assert stage.ckpt("run", "--print", name) == (0, pipelines.preset_text(name), "")
 
 
+    @pytest.mark.parametrize("name", ["ci", "plan.md", "loop"])
+    def test_a_table_that_is_called_almost_like_that_of_pipelines_is_a_mistake(self, stage: Stage, name: str) -> None:
+        stage.checkout.write("plan.md", "x\n")
+        stage.checkout.write("gitckpt.toml", '[[pipeline.ci.phases]]\nname = "a"\nrun = "true"\n')
+        done = stage.ckpt("run", name, "-i", "until_tests_pass=yes")
+        assert (done.code, done.out) == (2, "")
+        assert done.err.startswith("error: gitckpt.toml:1: unknown key 'pipeline' in the file\nhint: correct it: ")
+        assert done.err.endswith(" (did you mean pipelines?)\n")
+
+    def test_a_loop_without_a_plan_does_not_start(self, stage: Stage) -> None:
+        done = stage.ckpt("run", "loop", "-i", "until_tests_pass=yes")
+        assert done == (2, "", "error: there is no plan: phase 'implementation' needs it\nhint: name it: -i plan=PATH\n")
+        assert stage.runs() == []
+
+    def test_an_agent_that_an_earlier_phase_installs(self, stage: Stage) -> None:
+        stage.checkout.write("plan.md", "x\n")
+        ask = '[[pipelines.ci.phases]]\nname = "ask"\nuse = "agent"\nwith = { agent = "late", prompt = "plan.md" }\n'
+        stage.pipeline(f"install: ln -s /bin/cat {stage.programs}/late", more=ask)
+        stage.checkout.git("add", ".")
+        stage.checkout.git("commit", "--quiet", "--message=plan")
+        done = stage.ckpt("run", "ci")
+        assert done.code == 0, done.err
+
+
 PRESETS = ", ".join(f"{name} (preset)" for name in pipelines.PRESETS)
 
 MISTAKES = [

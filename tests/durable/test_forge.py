@@ -185,7 +185,14 @@ class TestFailures:
         )
 
     def test_an_agent_that_is_not_there(self, project: Stage) -> None:
-        code, _, err = start(project, "-i", "agent=no-such-agent")
+        code, out, err = start(project, "-i", "agent=no-such-agent")
+        assert (code, out, err.splitlines()[0]) == (4, "", "error: the agent is not there: no-such-agent")
+        assert project.runs() == []
+
+    def test_an_agent_that_is_gone_by_then(self, project: Stage) -> None:
+        project.program("claude", "exit 3")
+        assert start(project)[0] == 20
+        code, _, err = project.ckpt("resume", "--input", "agent=no-such-agent")
         error, hint = err.splitlines()[-2:]
         assert (code, error) == (4, "error: the agent is not there: no-such-agent")
         assert hint.startswith("hint: install it, then: git ckpt resume ")
@@ -248,11 +255,9 @@ class TestFailures:
         assert project.runs() == []
 
     def test_no_plan_at_all(self, project: Stage) -> None:
-        code, _, err = project.ckpt("run", "plan-to-pr")
-        assert (code, err.splitlines()[-2:]) == (
-            20,
-            ["error: the run has no plan", "hint: start another run: git ckpt run PLAN.md"],
-        )
+        hint = "hint: name it: git ckpt run PLAN.md; or as an input: -i plan=PLAN.md"
+        assert project.ckpt("run", "plan-to-pr") == (2, "", f"error: there is no plan\n{hint}\n")
+        assert project.runs() == []
 
     def test_front_matter_without_an_end(self, project: Stage) -> None:
         project.checkout.write("docs/My Plan.md", "---\ntitle: x\n")

@@ -154,10 +154,11 @@ class TestPhases:
             "next     git ckpt resume STAMP-rlm-act"
         )
 
-    def test_without_a_question_research_fails_and_says_so(self, act: Act) -> None:
-        code, _, err = act.stage.ckpt("run", "rlm-act")
-        said = "error: phase 'research' failed: exit code 1: there is no question: start a run with the input question"
-        assert (code, err.splitlines()[-2]) == (20, said)
+    def test_without_a_question_no_run_starts(self, act: Act) -> None:
+        done = act.stage.ckpt("run", "rlm-act")
+        said = "error: there is no question: the phase 'research' needs it\nhint: ask it: -i question=\"how does it work?\"\n"
+        assert done == (2, "", said)
+        assert act.stage.runs() == []
 
     @pytest.mark.long
     def test_without_beads_the_run_is_blocked_until_somebody_says_that_it_goes_on(self, act: Act) -> None:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Collection, Iterator, Mapping
 
-from gitckpt.durable.agent.client import PRICE, Client
+from gitckpt.durable.agent.client import PRICE, Client, client_of
 from gitckpt.durable.pipeline.context import filled, plain
 from gitckpt.durable.pipeline.definition import PipelineDefinition
-from gitckpt.durable.run.errors import Changed
+from gitckpt.durable.pipeline.file import PRESET
+from gitckpt.durable.run.errors import AgentUnusable, Changed
 from gitckpt.git.repository import Repository
 from gitckpt.model.checkpoint import Checkpoint
+from gitckpt.model.errors import UsageError
 from gitckpt.store.config import approval
 
 _ROLES = ("agent", "coder", "reviewer")
@@ -57,6 +60,40 @@ def require_noted(
     new = dict.fromkeys(client for client in _called(definition, known, clients) if _digest(client) not in approved)
     if new:
         raise Changed(run, [f"the agent {client.name} is {client.command}" for client in new])
+
+
+def require_there(
+    definition: PipelineDefinition, skipped: Collection[str], known: Mapping[str, str], clients: Mapping[str, Client]
+) -> None:
+    """Look, before a run starts, whether the programs of the agents that it calls are there.
+
+    A command of the file's own pipelines may install one, so only the phases before the first such command are looked at; and what a
+    command with a path is, the run's worktree decides.
+
+    Args:
+        definition: the pipeline.
+        skipped: the names of phases that are not done.
+        known: what options may name, by name.
+        clients: the agents of the file, by name.
+
+    Raises:
+        AgentUnusable: one is not there.
+    """
+    for phase in definition.phases:
+        if phase.name in skipped:
+            continue
+        if phase.run is not None and definition.source != PRESET:
+            return
+        env = {**os.environ, **definition.env, **phase.env}
+        for role in _ROLES if phase.use else ():
+            try:
+                wanted = filled(phase.options.get(role, ""), known)
+                missing = client_of(wanted, clients).missing(env, os.curdir) if wanted else None
+            except (KeyError, UsageError):
+                continue  # which state names it, is known when the phase begins; what is no command, the phase says
+            if missing is not None and (os.sep not in missing or os.path.isabs(missing)):
+                options = f"--{role} CLIENT of git ckpt loop and review, -i {role}=CLIENT of git ckpt run"
+                raise AgentUnusable(f"the {role} is not there: {missing}", hint=f"install it, or name another one: {options}")
 
 
 def _called(definition: PipelineDefinition, known: Mapping[str, str], clients: Mapping[str, Client]) -> Iterator[Client]:

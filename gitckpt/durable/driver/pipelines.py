@@ -11,7 +11,7 @@ from gitckpt.durable.agent.client import Client, read_clients
 from gitckpt.durable.driver import adoption, agents
 from gitckpt.durable.driver.driver import Driver, Observer, Result, advice, told
 from gitckpt.durable.driver.registry import OPTIONS, memory_of, require_sense
-from gitckpt.durable.driver.skip import skipped
+from gitckpt.durable.driver.skip import require_question, skipped
 from gitckpt.durable.driver.wishes import Resumption, Wishes
 from gitckpt.durable.pipeline import definition as pipelines
 from gitckpt.durable.pipeline import file, launch
@@ -117,7 +117,9 @@ class Pipelines:
         definition = self._definition(name)
         given = launch.read_inputs(self._store, definition, inputs or {})
         require_sense(definition, given)
-        return Preview(definition, given, skipped(definition, given))
+        skips = skipped(definition, given)
+        require_question(definition, given, skips)
+        return Preview(definition, given, skips)
 
     def run(
         self,
@@ -144,7 +146,8 @@ class Pipelines:
             Changed: the run with that key was started with something else.
             Untrusted: the run with that key was not written here.
             LeaseHeld: somebody who is alive drives the run with that key.
-            PhaseFailed: a phase failed or is blocked, or the run has to stop; `hint` says how to go on.
+            PhaseFailed: a phase failed or is blocked, or the run has to stop; `hint` says how to go on. `AgentUnusable` where no run was
+                started, as the program of an agent is missing.
             LeaseLost: somebody else drives the run by now.
             CkptError: its checkpoints could not be written.
         """
@@ -157,7 +160,9 @@ class Pipelines:
                 self._store.claim(key).require_free()
             # Before there is a run: whoever is killed from here on goes on with the agents that he named.
             known = {**plan.definition.inputs, **plan.given.inputs}
-            agents.note(self._store.repository, plan.definition, known, self._clients(plan.definition))
+            clients = self._clients(plan.definition)
+            agents.require_there(plan.definition, plan.skipped, known, clients)
+            agents.note(self._store.repository, plan.definition, known, clients)
             timeout = wishes.get("timeout")
             first = launch.start(
                 self._store, plan.definition, plan.given, name=about or name, base=base, autonomy=mode, timeout=timeout, key=key
@@ -285,6 +290,7 @@ class Pipelines:
         return read_clients(self._file()) if any(phase.use for phase in definition.phases) else {}
 
     def _definition(self, name: str) -> PipelineDefinition:
+        settings.read(self._store.repository)  # the whole file: [pipeline.NAME] is no pipeline, and looks like one
         return file.read(self._file(), name, OPTIONS)
 
     def _bring_up_to_date(self, run: ActiveRun, definition: PipelineDefinition, how: Resumption, mode: str | None) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from gitckpt.durable.phases.plan import generate_branch, read_plan
+from gitckpt.durable.phases.plan import PLAN, generate_branch, read_plan
 from gitckpt.durable.pipeline.context import Context, filled
 from gitckpt.durable.pipeline.definition import PhaseDefinition, PipelineDefinition
 from gitckpt.durable.pipeline.launch import Given
@@ -35,6 +35,11 @@ def _ask_agent(context: Context) -> Ended:
     return ask(context)
 
 
+def _require_plan(given: Given, _: Callable[[str], str]) -> None:
+    if not given.inputs.get(PLAN):
+        raise UsageError("there is no plan", hint="name it: git ckpt run PLAN.md; or as an input: -i plan=PLAN.md")
+
+
 def _require_loop(given: Given, said: Callable[[str], str]) -> None:
     from gitckpt.durable.phases.loop import options, prompt
 
@@ -60,12 +65,14 @@ class Step:
         options: what `with` may say of it.
         memory: keys of the state that say how far it has come.
         require: raises `UsageError` where it would fail at once, given the inputs, and what is said of an option by its name.
+        needs: the option without which it can do nothing, which an earlier phase may find out; "" where there is none.
     """
 
     action: Callable[[Context], Ended]
     options: tuple[str, ...] = ()
     memory: tuple[str, ...] = ()
     require: Callable[[Given, Callable[[str], str]], None] | None = None
+    needs: str = ""
 
 
 _LOOP_OPTIONS = (
@@ -79,10 +86,10 @@ _REVIEW_OPTIONS = (
 )
 
 STEPS = {
-    "read plan": Step(read_plan),
+    "read plan": Step(read_plan, require=_require_plan),
     "generate branch": Step(generate_branch),
-    "agent": Step(_ask_agent, ("agent", "prompt", "agent_timeout")),
-    "loop": Step(_run_loop, _LOOP_OPTIONS, ("loop",), _require_loop),
+    "agent": Step(_ask_agent, ("agent", "prompt", "agent_timeout"), needs="prompt"),
+    "loop": Step(_run_loop, _LOOP_OPTIONS, ("loop",), _require_loop, needs="plan"),
     "review": Step(_run_review, _REVIEW_OPTIONS, ("review",), _require_review),
 }
 """Name → what it does."""
@@ -106,12 +113,15 @@ def require_sense(definition: PipelineDefinition, given: Given) -> None:
     Raises:
         UsageError: something cannot.
     """
-    for phase in definition.phases:
-        require = STEPS[phase.use].require if phase.use in STEPS else None
-        if require is None:
+    for at, phase in enumerate(definition.phases):
+        step = STEPS.get(phase.use or "")
+        if step is None:
             continue
         try:
             said = {name: filled(text, given.inputs) for name, text in phase.options.items()}
         except KeyError:
             continue  # what the state says is known when the phase begins
-        require(given, lambda name, said=said: said.get(name, ""))  # type: ignore[misc]
+        if step.require is not None:
+            step.require(given, lambda name, said=said: said.get(name, ""))  # type: ignore[misc]
+        if at == 0 and step.needs and not said.get(step.needs):
+            raise UsageError(f"there is no {step.needs}: phase {phase.name!r} needs it", hint=f"name it: -i {step.needs}=PATH")

@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 
 from gitckpt.durable.pipeline.definition import PipelineDefinition
+from gitckpt.durable.pipeline.file import PRESET
 from gitckpt.durable.pipeline.launch import Given
 from gitckpt.model.errors import UsageError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from typing import Any
 
 
@@ -39,6 +41,13 @@ def skipped(definition: PipelineDefinition, given: Given) -> dict[str, str]:
     if definition.name == _RLM:
         found |= _rlm(definition, given)
     return found
+
+
+def require_question(definition: PipelineDefinition, given: Given, skips: Mapping[str, str]) -> None:
+    """Raise `UsageError` where the preset rlm-act is to be started with its research, and there is no question."""
+    is_asked = definition.name == _RLM and definition.source == PRESET and "research" not in skips
+    if is_asked and not given.inputs.get("question"):
+        raise UsageError("there is no question: the phase 'research' needs it", hint='ask it: -i question="how does it work?"')
 
 
 def _rlm(definition: PipelineDefinition, given: Given) -> dict[str, str]:

@@ -146,7 +146,7 @@ def draft(
         instant: now, in microseconds since the epoch.
 
     Raises:
-        UsageError: the phase is none, the message is too long or has more than one line, or a reader would refuse a document with these keys.
+        UsageError: the phase is none, the message is none, or a reader would refuse a document with these keys.
         StateError: the state is not a map.
     """
     message, errors = details.get("message"), strings("errors", details.get("errors"))

@@ -37,7 +37,8 @@ def record_leftover(store: Checkpoints, git_dir: str, path: str) -> None:
         commit = leftover.objects.head()[0]
         found = _capture_index(there, leftover.objects, commit)
         if found.dirty or (commit and not _is_reached(there, store.index.commits() or ())):
-            leftover.record(layout.SAFETY_COMPLETE, worktree=found, trigger=RESCUE, message=message_of(f"what was staged in {path}, which is gone"))
+            message = message_of(f"what was staged in {path}, which is gone")
+            leftover.record(layout.SAFETY_COMPLETE, worktree=found, trigger=RESCUE, message=message)
 
 
 def holds_nothing(there: Repository, linked: Iterable[str]) -> bool:
