@@ -303,7 +303,6 @@ class TestDryRun:
     def test_print(self, stage: Stage, name: str) -> None:
         assert stage.ckpt("run", "--print", name) == (0, pipelines.preset_text(name), "")
 
-
     @pytest.mark.parametrize("name", ["ci", "plan.md", "loop"])
     def test_a_table_that_is_called_almost_like_that_of_pipelines_is_a_mistake(self, stage: Stage, name: str) -> None:
         stage.checkout.write("plan.md", "x\n")
