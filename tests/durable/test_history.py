@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from gitckpt.durable.run.run import Run
+from gitckpt.git.refs import LockHeld
 from gitckpt.model import times, toml
 from gitckpt.model.checkpoint import PHASE, Checkpoint, Pipeline
 from gitckpt.model.errors import CkptError, InvalidCheckpoint, NotFoundError
@@ -173,7 +174,7 @@ class TestCleanup:
 
 class TestCleanupOfRuns:
     @pytest.mark.long
-    def test_complete_ones_of_a_pipeline_go_with_their_worktrees(self, store: Store, clock: Clock) -> None:
+    def test_complete_ones_of_a_pipeline_go_with_their_worktrees(self, store: Store, main_checkout: Checkout, clock: Clock) -> None:
         def ended(name: str, pipeline: str, *, complete: bool = True) -> Run:
             first = store.record("run-started", {}, start=name, trigger=PHASE, pipeline=Pipeline(name=pipeline))
             with Run.resume(store, str(first.run), adapter="plumbing") as run:
@@ -191,6 +192,9 @@ class TestCleanupOfRuns:
         assert cleanup_runs(inside(store), pipeline="forge", older_than=168 * HOUR) == Retired((old.id,), why)
         assert [os.path.isdir(run.path) for run in (old, other, open_, held, young)] == [False, True, True, True, True]
         assert cleanup_runs(inside(store), older_than=168 * HOUR) == Retired((other.id,), why)
+        first = [entry.id for entry in store.list() if entry.run == young.id][-1]
+        with locked(main_checkout, f"refs/checkpoints/{first}"), pytest.raises(LockHeld):
+            cleanup_runs(inside(store), older_than=0)
         assert cleanup_runs(inside(store), older_than=0).gone == (young.id,)
         left = {run.id: sum(entry.run == run.id for entry in store.list()) for run in (old, other, open_, held, young)}
         assert left == {old.id: 1, other.id: 1, open_.id: 3, held.id: 4, young.id: 1}, "no branch holds what they made"

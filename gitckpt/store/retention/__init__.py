@@ -2,7 +2,7 @@
 
 Doors:
     expiry: by policy.
-    cleanup: runs by age.
+    cleanup: runs of a pipeline, by age.
     whole: one run, by name.
     worktree: the worktree of a run.
     maintenance: all of it, now and then; when it last ran.

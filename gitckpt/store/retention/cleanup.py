@@ -37,11 +37,14 @@ def cleanup_runs(store: Checkpoints, *, pipeline: str | None = None, older_than:
         older_than: the age of their newest checkpoint, in microseconds.
 
     Raises:
-        BusyError, GitError: checkpoints could not be removed; what was removed until then stays removed, the rest is whole.
+        BusyError, GitError: checkpoints of a run could not be removed; the other runs are gone.
     """
     among = None if pipeline is None else _runs_of(store, pipeline)
     decided, chains = runs.decide(store, Policy(runs_older_than=older_than), among)
     fates = runs.remove(store, chains, decided)
+    failure = next((fate.failure for fate in fates if fate.failure is not None), None)
+    if failure is not None:
+        raise failure
     kept = {fate.run: fate.reason for fate in fates if fate.is_due and not fate.expires}
     return Retired(tuple(fate.run for fate in fates if fate.expires), kept)
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def save(
-    message: Annotated[str | None, typer.Option("--message", "-m", metavar="TEXT", help="One line about it.")] = None,
+    message: Annotated[str | None, typer.Option("--message", "-m", metavar="TEXT", help="One line about it, of at most 1,000 characters.")] = None,
     phase: Annotated[
         str, typer.Option("--phase", metavar="NAME[-STATUS]", help="Its label; complete unless a status is given.")
     ] = "manual",
