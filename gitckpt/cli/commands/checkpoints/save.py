@@ -19,7 +19,9 @@ if TYPE_CHECKING:
 
 
 def save(
-    message: Annotated[str | None, typer.Option("--message", "-m", metavar="TEXT", help="One line about it, of at most 1,000 characters.")] = None,
+    message: Annotated[
+        str | None, typer.Option("--message", "-m", metavar="TEXT", help="One line about it, of at most 1,000 characters.")
+    ] = None,
     phase: Annotated[
         str, typer.Option("--phase", metavar="NAME[-STATUS]", help="Its label; complete unless a status is given.")
     ] = "manual",
@@ -49,6 +51,8 @@ def save(
     label = phases.label(phase)
     data = _state(state) if state is not None else None
     line = message.strip() if message is not None else None
+    if line and len(line.splitlines()) == 1:  # several are refused below
+        line = " ".join(line.split())
     who = " ".join(agent.split()) if agent is not None else None
     if who == "":
         raise UsageError("--agent is given without a name", hint="name who saves: git ckpt save --agent NAME")
