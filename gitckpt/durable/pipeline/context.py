@@ -78,8 +78,9 @@ class Context:
         names = [name for name in self.definition.files if run.pipeline.inputs.get(name) == path and name in run.pipeline.contents]
         copies = [os.path.join(run.files.path, run_files.INPUT, name) for name in names]
         for place in (*copies, os.path.join(run.path, path)):
+            is_copy = place in copies or os.path.isabs(path)
             try:
-                return regular.content(place)
+                return regular.content(place) if is_copy else regular.content_below(run.path, place)
             except (FileNotFoundError, NotADirectoryError):
                 continue
             except OSError as error:
