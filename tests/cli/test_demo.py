@@ -89,7 +89,7 @@ def test_demo_kills_destroys_and_resumes_whatever_the_users_configuration(tmp_pa
     assert lines[-3:] == [
         "Killed, its files deleted, its commit amended away: the job finished all the same, and no work by hand was lost.",
         f"The scratch repository is {scratch}/project",
-        f"Remove it with: rm -rf {shlex.quote(str(scratch))}",
+        f"Delete it when you have seen it: {shlex.quote(str(scratch))}",
     ]
     assert "\033" not in done.stdout
     assert [line for line in lines if "\\n" in line and "s/.*" not in line] == []  # what a command said has a line for each of its own

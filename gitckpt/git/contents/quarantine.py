@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 
 from gitckpt.git import disk
+from gitckpt.git.files import premises
 from gitckpt.git.process import GitError
 
 TYPE_CHECKING = False
@@ -46,9 +47,7 @@ class Quarantine:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        import shutil  # with all that it knows of archives: not for captures of a few files
-
-        shutil.rmtree(self._path, ignore_errors=True)  # what stays is swept later
+        premises.discard(self._path)  # what stays is swept later
 
     def migrate(self, deadline: float | None = None) -> None:
         """Lets the objects become objects of the repository, in packs, flushed to the disk.

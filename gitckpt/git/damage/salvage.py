@@ -11,6 +11,7 @@ from types import TracebackType
 
 from gitckpt.git import config
 from gitckpt.git.damage import integrity
+from gitckpt.git.files import premises
 from gitckpt.git.objects import pack
 from gitckpt.git.objects.encoding import object_id
 from gitckpt.git.process import GitError
@@ -43,7 +44,7 @@ class Salvage:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        shutil.rmtree(self._scratch, ignore_errors=True)
+        premises.discard(self._scratch)
 
     def find(self, wanted: Collection[str], paths: Mapping[str, Collection[bytes]]) -> dict[str, str]:
         """Returns where objects were found that are damaged or missing here, in words, by oid; `put` puts them back.

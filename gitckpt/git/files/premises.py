@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import stat
 import sys
-from errno import EISDIR, ELOOP, ENOENT, ENOTDIR
+from errno import EBUSY, EISDIR, ELOOP, ENOENT, ENOTDIR
 
 from gitckpt.model.errors import WorktreeError
 
@@ -24,6 +24,9 @@ PRIVATE = ".ckpt"
 
 RUNS = "ckpt-runs"
 """The one in a bare repository."""
+
+MOUNTED = "something is mounted there"
+"""What `remove` says of a mount point."""
 
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _TRIES = 10
@@ -236,24 +239,35 @@ def own_file(path: str, flags: int) -> int:
 
 
 def remove(path: str) -> None:
-    """Deletes a directory with all that is in it, however deep, also where directories in it are read-only. No link is followed.
+    """Delete a directory with all that is in it, but nothing that is mounted there.
 
-    A tree that was fetched may be deeper than Python recurses, and than there are descriptors: what lies in a directory is moved up to
-    the first one, a level at a time.
+    Links are not followed; read-only directories are deleted, too. A tree that was fetched may be deeper than Python recurses, and than
+    there are descriptors: what lies in a directory is moved up to the first one, a level at a time.
 
     Raises:
-        OSError: something cannot be deleted, or there is no such directory.
+        OSError: something cannot be deleted, or there is no such directory. EBUSY with the mount point where something is mounted: then
+            nothing was deleted, unless it was mounted meanwhile.
     """
-    top = _entered(path, None)
+    from gitckpt.git.files import mounts  # the hook comes here without
+
+    mounted = mounts.below(path)
+    if mounted:
+        raise OSError(EBUSY, MOUNTED, mounted[0])
+    above = os.open(os.path.dirname(path) or ".", _DIRECTORY & ~os.O_NOFOLLOW)
+    try:
+        mount = mounts.mount_of(above)
+        top = _entered(path, None, mount)
+    finally:
+        os.close(above)
     try:
         token, count = os.urandom(4).hex(), 0
         while names := _names(top):
             for name in _without_files(top, names):
-                inner = _entered(name, top)
+                inner = _entered(name, top, mount)
                 try:
                     for below in _without_files(inner, _names(inner)):
                         count += 1
-                        os.close(_entered(below, inner))  # what is read-only cannot be moved
+                        os.close(_entered(below, inner, mount))  # what is read-only cannot be moved
                         os.rename(below, f".{token}-{count}", src_dir_fd=inner, dst_dir_fd=top)
                 finally:
                     os.close(inner)
@@ -284,26 +298,35 @@ def _without_files(fd: int, names: list[tuple[str, bool]]) -> list[str]:
     return [name for name, is_directory in names if is_directory]
 
 
-def _entered(name: str, fd: int | None) -> int:
-    """Returns a descriptor of a directory that is to be deleted, with all rights to it."""
+def _entered(name: str, fd: int | None, mount: str) -> int:
+    """Return a descriptor of a directory that is to be deleted, with all rights to it; raise EBUSY where it is on another mount."""
     try:
         found = os.open(name, _DIRECTORY, dir_fd=fd)
     except PermissionError:
-        _open_up(name, fd)
+        _open_up(name, fd, mount)
         found = os.open(name, _DIRECTORY, dir_fd=fd)
-    if os.fstat(found).st_mode & 0o700 != 0o700:
-        try:
+    try:
+        _require_mount(found, mount, name)
+        if os.fstat(found).st_mode & 0o700 != 0o700:
             os.fchmod(found, 0o700)
-        except OSError:
-            os.close(found)
-            raise
+    except BaseException:
+        os.close(found)
+        raise
     return found
 
 
-def _open_up(name: str, fd: int | None) -> None:
+def _require_mount(fd: int, mount: str, name: str) -> None:
+    from gitckpt.git.files import mounts
+
+    if mounts.mount_of(fd) != mount:
+        raise OSError(EBUSY, MOUNTED, name)
+
+
+def _open_up(name: str, fd: int | None, mount: str) -> None:
     """Gives us all rights to a directory that we may not even read; a link stays as it is, with what it leads to."""
     found = os.open(name, getattr(os, "O_PATH", 0) | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=fd)
     try:
+        _require_mount(found, mount, name)
         os.chmod(f"/proc/self/fd/{found}" if sys.platform == "linux" else found, 0o700)
     finally:
         os.close(found)

@@ -9,9 +9,9 @@ git tells by being asked twice, with those refs and without. (Tags win against a
 from __future__ import annotations
 
 import os
-import shutil
 
 from gitckpt.git.command import LEAN, Git
+from gitckpt.git.files import premises
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ def farthest_taken(repository: Repository, ours: Mapping[str, str], spaces: tupl
             _put(place, [*others, *(f"{oid} {ref}\n".encode("ascii") for ref, oid in ours.items())])
             git.each_line(*_NAMES, take=tick_off, deadline=deadline)
     finally:
-        shutil.rmtree(place, ignore_errors=True)  # what stays is swept later
+        premises.discard(place)  # what stays is swept later
     return max(far.values(), default=0)
 
 

@@ -9,17 +9,19 @@ read …/commondir: Success", "Invalid path …"), which is every tenth time tha
 
 from __future__ import annotations
 
+import contextlib
 import os
 import time
 import zlib
 
 from gitckpt.git import config, disk
-from gitckpt.git.files import atomic, premises
+from gitckpt.git.files import atomic, mounts, premises
 from gitckpt.git.filesystem import names_in
 from gitckpt.git.lock import Lock
 from gitckpt.git.process import Completed, GitError
 from gitckpt.git.repository import Repository
 from gitckpt.model.errors import WorktreeError
+from gitckpt.model.names import shell_word
 
 COMMONDIR = "commondir"
 """In the administrative directory: where the repository is."""
@@ -58,6 +60,30 @@ def call(repository: Repository, *arguments: str, options: tuple[str, ...] = ())
                 if not left or error.code < 0 or not _is_in_motion(repository):
                     raise
             time.sleep(_PAUSE)
+
+
+def forget(repository: Repository, git_dir: str) -> None:
+    """Delete what git keeps of a worktree whose directory is gone.
+
+    As `git worktree remove --force --force` does, which would delete what is mounted in there, and the worktree if it came back meanwhile.
+
+    Args:
+        repository: seen from any of its worktrees.
+        git_dir: what git keeps of the worktree.
+
+    Raises:
+        WorktreeError: it cannot be deleted.
+    """
+    with turn(repository):
+        try:
+            premises.remove(git_dir)
+        except FileNotFoundError:
+            return
+        except OSError as error:
+            hint = mounts.reason(git_dir) or f"see what it is: ls -la {shell_word(git_dir)}"
+            raise WorktreeError(f"cannot delete {git_dir}: {error.filename}: {error.strerror}", hint=hint) from None
+        with contextlib.suppress(OSError):
+            os.rmdir(administration(repository))  # as git does: only where it is empty
 
 
 def repair(repository: Repository, path: str) -> None:

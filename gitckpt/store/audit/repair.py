@@ -17,6 +17,7 @@ from gitckpt.git.objects.encoding import object_id
 from gitckpt.git.process import GitError
 from gitckpt.git.refs import LockHeld, RefMoved, Update
 from gitckpt.git.worktree import administration
+from gitckpt.model.errors import WorktreeError
 from gitckpt.model.format import note
 from gitckpt.store.audit import worktrees
 from gitckpt.store.audit.repairable import Flaw, Link
@@ -102,8 +103,8 @@ def _forget(store: Checkpoints, git_dir: str, path: str) -> list[str]:
     if not worktrees.can_be_forgotten(store.repository, git_dir, path, store.index.commits() or ()):
         return []
     try:
-        administration.call(store.repository, "remove", "--force", "--force", path)
-    except GitError as error:
+        administration.forget(store.repository, git_dir)
+    except WorktreeError as error:
         return [f"{path}: {error.message}"]
     return []
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable
 
+from gitckpt.git.files import mounts
 from gitckpt.git.filesystem import names_in
 from gitckpt.git.repository import Repository
 from gitckpt.git.worktree import administration
@@ -94,7 +95,7 @@ def _of_one(store: Checkpoints, git_dir: str, path: str, evidence: Evidence, roo
     else:
         code = "worktree-unclaimed"
         gone = "does not say what it was made for"
-    remove = f"git worktree remove --force --force {shell_word(path)}"
+    remove = mounts.way_to_remove(path)
     goes = "what is staged there, or committed and on no branch,"
     named = administration.named_by(path)
     if named is not None and os.path.realpath(named) == os.path.realpath(git_dir):
@@ -152,7 +153,9 @@ def _elsewhere(repository: Repository, git_dir: str, path: str, root: str | None
     other = administration.elsewhere(repository, path)
     if other is not None:  # `git worktree repair` would take it from there
         sentence = f"is of another repository: {other}"
-        cure = f"leave it to that; what is kept of it here is of no use, unless that one is a copy of this: rm -r {shell_word(git_dir)}"
+        aside = shell_word(os.path.join(repository.common_dir, f"{os.path.basename(git_dir)}.old"))
+        cure = "leave it to that; what is kept of it here is of no use, unless that one is a copy of this: "
+        cure += f"mv {shell_word(git_dir)} {aside}"
         return lasting("worktree-moved", path, sentence, cure)
     if os.path.lexists(path):
         sentence = f"is not the worktree that git keeps {git_dir} for"

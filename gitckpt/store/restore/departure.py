@@ -9,6 +9,7 @@ import contextlib
 import os
 from collections.abc import Iterable, Mapping, Sequence
 
+from gitckpt.git.files import mounts
 from gitckpt.git.objects.encoding import GITLINK
 from gitckpt.git.objects.trees import leaves
 from gitckpt.git.repository import BRANCHES, Repository
@@ -103,6 +104,9 @@ class Departures:
         there = modules.seen_from(self._store.repository, path)
         if there is None:
             return
+        mounted = mounts.reason(there.worktree or "")
+        if mounted is not None:
+            raise _Stays(mounted)
         top = os.fsencode(there.worktree or "")
         with contextlib.closing(self._store.seen_from(there, "plumbing")) as inner:
             checkpoint = inner.read_own(one.checkpoint)

@@ -72,7 +72,6 @@ def expire(
     Raises:
         BusyError, GitError: as `Checkpoints.remove`, where no checkpoint is to blame; what was removed until then stays removed, the
             rest is whole.
-        WorktreeError: what an interrupted removal has left of a worktree cannot be deleted.
     """
     if not dry_run:
         progress("clearing away what was interrupted")
@@ -103,7 +102,8 @@ def expire(
         with contextlib.suppress(BusyError):  # the next one does it
             store.remover().settle(all_walked=all_walked)
         keeper.sweep(store)
-        worktree.finish(store.repository)  # last: what cannot be deleted is an error, and no reason to keep anything else
+        for sentence in worktree.finish(store.repository):
+            store.announce(sentence)
     done = [(entry, Decision(entry.id, expires=True, reason=f"phase {phase} is complete")) for entry, phase in squashed.values()]
     done += [
         (entry, Decision(entry.id, expires=True, reason=fate.reason))

@@ -13,7 +13,7 @@ import os
 import stat
 from collections.abc import Iterator
 
-from gitckpt.git.files import premises
+from gitckpt.git.files import mounts, premises
 from gitckpt.git.filesystem import names_in
 from gitckpt.git.lock import Lock
 from gitckpt.git.objects import diff
@@ -55,6 +55,9 @@ _PARKED = "removing."
 
 _NOTE = "ckpt-removal"
 _LOCK = "removal.lock"
+_RETRY = "git ckpt expire"
+"""The command that deletes what an earlier removal could not."""
+
 _PATIENCE = 10.0
 _SHOWN = 3
 
@@ -101,6 +104,9 @@ def reason_to_stay(store: Checkpoints, run: str, known: Settings | None = None) 
     if found is not None and found[1].is_held(store.clock()) and not found[1].is_ours:
         return f"run {run} is driven by {found[1].sentence()}"
     newest = _newest(store, run)
+    mounted = _mounted(store.repository, run)
+    if mounted is not None:
+        return mounted
     reasons = (_reason(store, store.read(newest.id), git_dir, path) for git_dir, path in _worktrees_of(store.repository, run))
     return next((reason for reason in reasons if reason), None) or _forgotten(store.repository, run, known)
 
@@ -123,21 +129,25 @@ def is_pushed(store: Checkpoints, run: str) -> bool:
     return store.repository.git.run(*words).out != b""
 
 
-def finish(repository: Repository) -> None:
-    """Deletes what removals that were killed have left to delete; one that had only begun counts as not begun.
+def finish(repository: Repository) -> list[str]:
+    """Delete what killed removals have left to delete; one that had only begun counts as not begun.
 
     Args:
         repository: seen from any of its worktrees.
 
-    Raises:
-        WorktreeError: something cannot be deleted.
+    Returns:
+        What cannot be deleted, and what to do about it, a sentence each: it keeps nothing else from being removed.
     """
     private = repository.make_private_dir()
+    failures = []
     with Lock(os.path.join(private, _LOCK), 0) as alone:
-        if alone:
-            for name in sorted(os.listdir(private)):
-                if name.startswith(_PARKED):
+        for name in sorted(os.listdir(private)) if alone else ():
+            if name.startswith(_PARKED):
+                try:
                     _finish(os.path.join(private, name))
+                except WorktreeError as error:
+                    failures.append(f"{error.message}; {error.hint}")
+    return failures
 
 
 def half_removed(repository: Repository) -> list[str]:
@@ -170,12 +180,20 @@ def delete_directory(path: str) -> None:
     except FileNotFoundError:
         return  # somebody else was faster
     except OSError as error:
-        raise WorktreeError(f"cannot delete {path}: {error.strerror}", hint=f"delete it by hand: rm -rf {shell_word(path)}") from None
+        mounted = mounts.reason(path)
+        if mounted is not None:
+            raise WorktreeError(f"cannot delete {path}: {mounted}", hint=f"unmount that, then: {_RETRY}") from None
+        what = error.filename if isinstance(error.filename, str) else path
+        hint = f"see what it is: ls -la {shell_word(path)}; once it can be deleted: {_RETRY}"
+        raise WorktreeError(f"cannot delete {path}: {what}: {error.strerror}", hint=hint) from None
 
 
 def _remove(store: Checkpoints, run: str, known: Settings | None, newest: Entry | None) -> str | None:
-    finish(store.repository)
+    finish(store.repository)  # `expire` says what of other runs cannot be deleted
     last = newest or _newest(store, run)
+    mounted = _mounted(store.repository, run)
+    if mounted is not None:
+        return mounted
     for git_dir, path in _worktrees_of(store.repository, run):
         reason = _reason(store, store.read(last.id), git_dir, path)
         if reason is not None:
@@ -185,7 +203,7 @@ def _remove(store: Checkpoints, run: str, known: Settings | None, newest: Entry 
             _take_away(store.repository, git_dir, path)
         else:
             record_leftover(store, git_dir, path)
-            administration.call(store.repository, "remove", "--force", "--force", path)
+            administration.forget(store.repository, git_dir)
     return _forgotten(store.repository, run, known)
 
 
@@ -202,6 +220,12 @@ def _worktrees_of(repository: Repository, run: str) -> Iterator[tuple[str, str]]
         owner = ownership.owner_in(git_dir)
         if owner is not None and owner.run == run:
             yield git_dir, path
+
+
+def _mounted(repository: Repository, run: str) -> str | None:
+    """Return why nothing of a run may be deleted where something is mounted in what it has; None where nothing is."""
+    places = [place for pair in _worktrees_of(repository, run) for place in pair]
+    return mounts.reason(*places, run_files.of_run(repository, run).path)
 
 
 def _forgotten(repository: Repository, run: str, known: Settings | None) -> str | None:

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 
 from gitckpt.git import disk
 from gitckpt.git.contents import bounds
-from gitckpt.git.files import atomic, premises, regular
+from gitckpt.git.files import atomic, mounts, premises, regular
 from gitckpt.git.filesystem import names_in
 from gitckpt.git.objects.encoding import DIRECTORY, EXECUTABLE, FILE, Entries, encode_tree, object_id
 from gitckpt.git.objects.trees import leaves
@@ -176,6 +176,9 @@ class RunFiles:
         """
         premises.require(self.path)
         bounds.require(repository, now, "")
+        mounted = mounts.reason(self.path)
+        if mounted is not None:
+            raise WorktreeError(f"the output of the run cannot be taken back: {mounted}", hint="unmount that, then run the command again")
         written = leaves(repository, now, [b"%s/%s/" % (ENTRY, os.fsencode(OUTPUT))])
         try:
             for path, _, _ in written:

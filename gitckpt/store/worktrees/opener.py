@@ -8,7 +8,7 @@ from collections.abc import Callable
 from gitckpt.git import config
 from gitckpt.git.command import NO_HOOKS
 from gitckpt.git.contents import unfiltered
-from gitckpt.git.files import premises
+from gitckpt.git.files import mounts, premises
 from gitckpt.git.graph import partial
 from gitckpt.git.process import GitError
 from gitckpt.git.repository import BRANCHES, Repository
@@ -160,7 +160,7 @@ def _existing(repository: Repository, objects: Objects, wish: Wish) -> Opened:
             )
         raise WorktreeError(
             f"{path} is a worktree of gitckpt that does not say what it was made for",
-            hint=f"save what you need of it, then: git worktree remove --force --force {shell_word(path)}",
+            hint=f"save what you need of it, then: {mounts.way_to_remove(path)}",
         )
     raise WorktreeError(
         f"{path} exists and is not the worktree of {wanted.run or wanted.checkpoint}",
@@ -237,7 +237,7 @@ def _rescue(repository: Repository, git_dir: str, wish: Wish) -> None:
         wish.rescue(there)
     finally:
         there.close()
-    administration.call(repository, "remove", "--force", "--force", wish.path)
+    administration.forget(repository, git_dir)
 
 
 def _fill(repository: Repository, staged: str, objects: Objects, wish: Wish, held: list[bytes]) -> tuple[tuple[str, ...], list[bytes]]:

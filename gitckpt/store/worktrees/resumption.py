@@ -183,7 +183,7 @@ def _forget_deleted(store: Checkpoints, run: str) -> None:
             continue
         if not modules.has_own(git_dir):  # with those, a person has to look
             leftover.record_leftover(store, git_dir, path)
-            administration.call(store.repository, "remove", "--force", "--force", path)
+            administration.forget(store.repository, git_dir)
 
 
 def _branch(store: Checkpoints, checkpoint: Checkpoint) -> tuple[str | None, str | None]:

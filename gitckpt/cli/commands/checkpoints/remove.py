@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from gitckpt.cli.opening import open_store
 from gitckpt.cli.screen import terminal
+from gitckpt.git.files import mounts
 from gitckpt.model.errors import CkptError, NotFoundError, UsageError
 from gitckpt.model.ids import SHORT, is_run_id
 from gitckpt.model.names import shell_word
@@ -88,8 +89,7 @@ def tell_what_stays(store: Store, removed: Collection[str]) -> None:
     """
     for path, checkpoint_id in store.worktrees_made_from(removed).items():
         if _is_gone(store, checkpoint_id):
-            remove_it = f"git worktree remove --force --force {shell_word(path)}"
-            terminal.remark(f"the worktree made from {checkpoint_id[:SHORT]} stays; to remove that: {remove_it}")
+            terminal.remark(f"the worktree made from {checkpoint_id[:SHORT]} stays; to remove that: {mounts.way_to_remove(path)}")
 
 
 def _is_gone(store: Store, checkpoint_id: str) -> bool:

@@ -211,7 +211,7 @@ class _Demo:
             else "NOT everything came back as it was: see the lines that begin with FAILED."
         )
         terminal.out(f"The scratch repository is {self.project}")
-        terminal.out(f"Remove it with: rm -rf {shell_word(self.scratch)}")
+        terminal.out(f"Delete it when you have seen it: {shell_word(self.scratch)}")
         return good
 
     def say(self, text: str) -> None:

@@ -6,8 +6,8 @@ import contextlib
 
 from gitckpt.cli.opening import open_store
 from gitckpt.cli.screen import terminal
+from gitckpt.git.files import mounts
 from gitckpt.model.errors import UsageError
-from gitckpt.model.names import shell_word
 from gitckpt.store.usage.usage import CHECKPOINT, REMOVED
 
 TYPE_CHECKING = False
@@ -119,8 +119,8 @@ def _advice(usage: Usage) -> Iterator[str]:
             yield f"{terminal.size(size_of_them)} in worktrees of {status} runs; each {cure}"
     for_good = [each.path for each in usage.worktrees if each.status in (CHECKPOINT, REMOVED)]
     if for_good:  # however small: nothing else tells of them until their checkpoint is gone
-        path = shell_word(for_good[0]) if len(for_good) == 1 else "PATH"
-        yield f"a worktree of a checkpoint, or of a run that is gone, stays until you remove it: git worktree remove --force --force {path}"
+        remove = mounts.way_to_remove(for_good[0] if len(for_good) == 1 else "PATH")
+        yield f"a worktree of a checkpoint, or of a run that is gone, stays until you remove it: {remove}"
 
 
 def _bytes_of(usage: Usage, status: str) -> int:
