@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterable, Mapping
 
 from gitckpt.model.errors import UsageError
@@ -11,6 +12,9 @@ if TYPE_CHECKING:
     from typing import Any, TypeVar
 
     T = TypeVar("T")
+
+_ASYNC = 0x80 | 0x100 | 0x200
+"""Flags of code: CO_COROUTINE, CO_ITERABLE_COROUTINE, CO_ASYNC_GENERATOR, as `inspect` names them."""
 
 
 def require(name: str, value: object, kind: type | tuple[type, ...], what: str) -> None:
@@ -88,9 +92,37 @@ def instances(name: str, value: Iterable[T] | None, kind: type[T], what: str) ->
 
 
 def require_callable(name: str, value: object, *, may_be_none: bool = False) -> None:
-    """Raises an error for an argument that cannot be called. Args and errors: as `require`."""
-    if not callable(value) and not (value is None and may_be_none):
+    """Raise an error for an argument that cannot be called, or would have to be awaited. Args and errors: as `require`."""
+    if value is None and may_be_none:
+        return
+    if not callable(value):
         raise refused(name, value, "a function")
+    if _is_async(value):
+        raise must_not_be_async(name, value)
+
+
+def must_not_be_async(name: str, value: object) -> UsageError:
+    """Return the error for a function whose result would have to be awaited, which nobody does."""
+    called = getattr(_unwrapped(value), "__name__", type(value).__name__).replace("<lambda>", "function")
+    return UsageError(f"{name}: {called} is asynchronous, and is called without await: let another function call asyncio.run({called}(…))")
+
+
+def _is_async(value: object) -> bool:
+    """Tell whether a call returns a coroutine or an async generator, as far as that is known before. `inspect` takes 5 ms to import."""
+    target = _unwrapped(value)
+    for each in (target, *(vars(kind).get("__call__") for kind in type(target).__mro__)):
+        function = getattr(each, "__func__", each)
+        code = getattr(function, "__code__", None)
+        if getattr(code, "co_flags", 0) & _ASYNC:
+            return True
+    return False
+
+
+def _unwrapped(value: object) -> object:
+    """Return what a `functools.partial` calls in the end."""
+    while isinstance(value, functools.partial):
+        value = value.func
+    return value
 
 
 def mapping(name: str, value: Mapping[str, Any] | None) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from gitckpt.durable.run import next_attempt
 from gitckpt.durable.run.active_run import ActiveRun
 from gitckpt.durable.run.errors import Cancelled, DeadlineReached, PhaseBlocked, PhaseDeferred, PhaseFailed
 from gitckpt.durable.run.retry import Conduct, Ended
-from gitckpt.model.arguments import require
+from gitckpt.model.arguments import require, require_callable
 from gitckpt.model.checkpoint import Attempt
 from gitckpt.model.format.document import message_of
 from gitckpt.model.names import first_of, shell_word
@@ -71,9 +71,12 @@ def told(observer: Observer | None) -> Observer:
     """Returns who is told: by default nobody.
 
     Raises:
-        UsageError: it is no observer.
+        UsageError: it is no observer, or one of its methods is asynchronous.
     """
     require("observer", observer, (Observer, NoneType), "an Observer")
+    for name in vars(Observer) if observer is not None else ():
+        if not name.startswith("_"):
+            require_callable(f"observer.{name}", getattr(observer, name))
     return observer or Observer()
 
 

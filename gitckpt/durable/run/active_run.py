@@ -15,7 +15,7 @@ from gitckpt.durable.run.performer import Performer
 from gitckpt.durable.run.retry import USUAL, Conduct, Ended, require_call
 from gitckpt.durable.run.rewind import require_way
 from gitckpt.durable.run.session import Session
-from gitckpt.model.arguments import require_text
+from gitckpt.model.arguments import must_not_be_async, require_text
 from gitckpt.model.checkpoint import PHASE, Attempt, Checkpoint, Pipeline, Progress
 from gitckpt.model.errors import CkptError, UsageError
 from gitckpt.model.format.document import message_of
@@ -178,7 +178,12 @@ class ActiveRun:
         given = require_call(work, inputs, conduct)
 
         def perform(_: Attempt) -> Ended:
-            return Ended(work(**given))
+            result = work(**given)
+            if hasattr(type(result), "__await__"):  # nobody could tell before
+                if hasattr(result, "close"):
+                    result.close()  # a coroutine that is never awaited warns of that
+                raise must_not_be_async("work", work)
+            return Ended(result)
 
         return self.perform(name, perform, inputs=next_attempt.digests(given), conduct=conduct, may_be_short=True)
 

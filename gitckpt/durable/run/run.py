@@ -10,6 +10,7 @@ is complete is not done again; its recorded result is returned.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self
@@ -20,6 +21,7 @@ from gitckpt.durable.run.opener import find_or_begin, require_open
 from gitckpt.durable.run.retry import USUAL, Conduct
 from gitckpt.model.arguments import mapping, require
 from gitckpt.model.checkpoint import PHASE, Attempt, Checkpoint, Progress
+from gitckpt.model.errors import UsageError
 from gitckpt.store.store import Store, inside
 
 TYPE_CHECKING = False
@@ -29,15 +31,39 @@ if TYPE_CHECKING:
     from gitckpt.durable.run.opener import How
 
 
+class _Turn:
+    """Lets one thread at a time use a run. Another one gets an error at once: to wait would hide that phases have an order.
+
+    Args:
+        run: its id.
+    """
+
+    def __init__(self, run: str) -> None:
+        self._run = run
+        self._lock = threading.RLock()  # a phase may call what the run has
+
+    def __enter__(self) -> None:
+        if not self._lock.acquire(blocking=False):
+            raise UsageError(
+                f"run {self._run} is in use by another thread: phases of one run go one after the other",
+                hint="call them from one thread, or start a run for each thread",
+            )
+
+    def __exit__(self, *_: object) -> None:
+        self._lock.release()
+
+
 class Run:
     """A run that this process drives, until `close`. A context manager: leaving it normally completes the run.
 
-    It belongs to one thread; its `store` may be shared.
+    Its `store` may be shared by threads. While one thread is in a phase or another call that changes the run, another thread that calls one
+    gets a UsageError.
     """
 
     def __init__(self, active: ActiveRun) -> None:
         self._active = active
         self._store = Store(active.store)
+        self._turn = _Turn(active.id)
 
     @classmethod
     def start(
@@ -163,19 +189,23 @@ class Run:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        self._active.__exit__(kind, error, trace)
+        with self._turn:
+            self._active.__exit__(kind, error, trace)
 
     def close(self) -> None:
         """Gives the lease back. What is not complete can be resumed."""
-        self._active.close()
+        with self._turn:
+            self._active.close()
 
     def pause(self) -> None:
         """Lets the run be left without completing it."""
-        self._active.pause()
+        with self._turn:
+            self._active.pause()
 
     def finish(self) -> None:
         """Completes the run."""
-        self._active.finish()
+        with self._turn:
+            self._active.finish()
 
     @property
     def id(self) -> str:
@@ -201,7 +231,8 @@ class Run:
     @state.setter
     def state(self, state: dict[str, Any]) -> None:
         require("state", state, dict, "a dict of names to values")
-        self._active.state = state
+        with self._turn:
+            self._active.state = state
 
     @property
     def last_attempt(self) -> Attempt | None:
@@ -249,9 +280,11 @@ class Run:
             Changed: the phase is complete, but was called with other inputs.
             PhaseBlocked: it crashed too often.
             LeaseLost: somebody else drives the run by now.
+            UsageError: `work` is asynchronous; or another thread uses the run. Nothing was done.
             Exception: what `work` raised, after it was recorded.
         """
-        return self._active.phase(name, work, inputs=inputs, conduct=conduct)
+        with self._turn:
+            return self._active.phase(name, work, inputs=inputs, conduct=conduct)
 
     def milestone(
         self, *, trigger: str = PHASE, message: str | None = None, progress: Progress | None = None, errors: Sequence[str] | None = None
@@ -270,7 +303,8 @@ class Run:
             UsageError: no phase is under way.
             Cancelled, DeadlineReached, LeaseLost: the run shall stop, as with `check`.
         """
-        self._active.milestone(trigger=trigger, message=message, progress=progress, errors=errors)
+        with self._turn:
+            self._active.milestone(trigger=trigger, message=message, progress=progress, errors=errors)
 
     def skip(self, name: str, result: Any = None, *, message: str | None = None) -> None:
         """Records that a phase need not be done.
@@ -280,7 +314,8 @@ class Run:
             result: what it returns.
             message: why, one line of at most 1,000 characters.
         """
-        self._active.skip(name, result, message=message)
+        with self._turn:
+            self._active.skip(name, result, message=message)
 
     def redo(self, name: str, *, record: bool = False) -> None:
         """Lets a phase be done again, complete or not, with all that were completed after it; files and state stay as they are.
@@ -293,10 +328,11 @@ class Run:
         Raises:
             UsageError: the run has no such phase, where it is to be recorded, or the name is no string; nothing was changed.
         """
-        if record:
-            self._active.reopen(name)
-        else:
-            self._active.redo(name)
+        with self._turn:
+            if record:
+                self._active.reopen(name)
+            else:
+                self._active.redo(name)
 
     def restart(self, name: str) -> None:
         """Lets a phase be done again, with files and state as they were when it began.
@@ -304,7 +340,8 @@ class Run:
         Raises:
             WorktreeError: the files cannot be brought back.
         """
-        self._active.restart(name)
+        with self._turn:
+            self._active.restart(name)
 
     def rewind(self, checkpoint: Checkpoint | str) -> None:
         """Takes the run back to an earlier checkpoint: its files, its state, and which phases are complete. What is newer is saved first.
@@ -318,7 +355,8 @@ class Run:
             WorktreeError: its files were not captured, or something is in the way, and nothing was changed; or they cannot be brought back.
             CkptError: what is newer could not be recorded; no file was changed.
         """
-        self._active.rewind(checkpoint)
+        with self._turn:
+            self._active.rewind(checkpoint)
 
     def check(self) -> None:
         """Looks whether the run shall stop; for work that takes long.
