@@ -91,11 +91,37 @@ class Lock:
             os.close(self._fd)
             self._fd = -1
 
+    def leave_to_parent(self) -> None:
+        """Close the file in a forked child: the lock stays with the process that took it, and ends with that."""
+        if self._fd >= 0:
+            _held.pop(self._path, None)
+            os.close(self._fd)
+            self._fd = -1
+
     def __enter__(self) -> bool:
         return self.acquire()
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self.release()
+
+
+def is_locked(path: str) -> bool | None:
+    """Tell whether somebody holds the lock on a file; None where the file system has no locks, or the file cannot be opened."""
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return False
+    except OSError:
+        return None
+    try:
+        fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)  # shared: those who look at once are not in each other's way
+    except BlockingIOError:
+        return True
+    except OSError:
+        return None
+    finally:
+        os.close(fd)
+    return False
 
 
 def is_ours(path: str) -> bool:

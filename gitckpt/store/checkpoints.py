@@ -120,7 +120,7 @@ class Checkpoints:
         """The right to drive its runs."""
         from gitckpt.store.leases.leases import Leases  # not for those who write into no run
 
-        return Leases(self.objects, self.refs, self.repository.object_format, self.clock)
+        return Leases(self.objects, self.refs, self.repository, self.clock)
 
     @cached_property
     def intents(self) -> Intents:

@@ -21,6 +21,7 @@ from gitckpt.store.checkpoints import Checkpoints
 from gitckpt.store.records.entry import Query
 from gitckpt.store.store import Store, inside
 from tests.conftest import Checkout, Clock, Ids, repository_of
+from tests.store import working
 
 RUN = "20270115-080001-add-login"
 """The run that a first checkpoint starts, at the time of the fixture `clock`."""
@@ -133,10 +134,7 @@ def crash(run: Run) -> None:
     """Leaves a run as a driver does that is killed: nothing is recorded, and the lease is that of a process that is gone."""
     run._active._heartbeat.close()
     run._active._writer._later.close()
-    leases = inside(run._store).leases
-    found = leases.read(run.id)
-    assert found is not None
-    leases.swap(replace(found[1], started="1"), found[0])
+    working.crashed(run._store, run.id)
     run._active._opening.close()
 
 

@@ -102,4 +102,4 @@ def test_whoever_is_told_is_not_awaited_either(plain: Store) -> None:
     with pytest.raises(UsageError, match=r"^observer\.ended: ended is asynchronous"):
         Pipelines(plain, Told())
     with pytest.raises(UsageError, match=r"^tell: fetch is asynchronous"):
-        Listener(tell=fetch)
+        Listener(tell=fetch)  # type: ignore[arg-type]

@@ -23,7 +23,8 @@ from gitckpt.store.leases.leases import Leases
 from gitckpt.store.store import inside
 from tests.store.conftest import RUN
 
-READY = "import sys, time, signal; {}; print(flush=True); time.sleep(60)"
+READY = "import fcntl, time, signal; {}; f = open(input(), 'a'); fcntl.flock(f, 2); print(flush=True); time.sleep(60)"
+"""A program that locks a file, as each driver does."""
 
 
 @pytest.fixture
@@ -40,9 +41,8 @@ def start() -> Iterator[Callable[[str], subprocess.Popen[bytes]]]:
     started = []
 
     def start(statement: str = "pass") -> subprocess.Popen[bytes]:
-        started.append(subprocess.Popen([sys.executable, "-c", READY.format(statement)], stdout=subprocess.PIPE))
-        assert started[-1].stdout is not None
-        started[-1].stdout.readline()
+        argv, pipe = [sys.executable, "-c", READY.format(statement)], subprocess.PIPE
+        started.append(subprocess.Popen(argv, stdin=pipe, stdout=pipe, bufsize=0))
         return started[-1]
 
     yield start
@@ -57,7 +57,11 @@ def driven_by(desk: Leases, process: subprocess.Popen[bytes], **changes: Any) ->
     found = desk.read(RUN)
     assert found is not None
     lease = replace(found[1], **{"pid": process.pid, "started": host.start_of(process.pid), **changes})
-    desk.swap(lease, found[0])
+    assert process.stdin is not None
+    assert process.stdout is not None
+    process.stdin.write(f"{desk._files._path(lease)}\n".encode())
+    process.stdout.readline()
+    desk.swap(lease, found[0], is_ours=True)
     return lease
 
 
@@ -113,10 +117,24 @@ def test_nobody_is_signalled_but_the_process_that_took_the_lease(
     desk: Leases, start: Callable[[], subprocess.Popen[bytes]], monkeypatch: pytest.MonkeyPatch, changes: dict[str, Any]
 ) -> None:
     lease = driven_by(desk, start(), **changes)
-    monkeypatch.setattr(Leases, "cancel", lambda *_: lease)  # whatever it says, somebody holds it
+    monkeypatch.setattr(Leases, "cancel", lambda *_: (desk.current(RUN), lease))  # whatever it says, somebody holds it
     monkeypatch.setattr(cancellation, "os", SimpleNamespace(kill=lambda *_: pytest.fail("signalled")))
     monkeypatch.setattr(cancellation, "_await_end", lambda *_: None)
     assert cancellation.cancel(desk, RUN, wait=1, tell=lambda _: None)
+
+
+def test_a_process_that_only_a_fetched_lease_names_is_not_signalled(
+    plain: Store, desk: Leases, start: Callable[[], subprocess.Popen[bytes]]
+) -> None:
+    innocent = start()
+    hold = desk.acquire(RUN, "one")
+    fetched = replace(hold.lease, token=2, pid=innocent.pid, started=host.start_of(innocent.pid))
+    desk.swap(fetched, hold.update().old)
+    for _ in range(2):  # the lease that `cancel` writes is no more ours than the one that it replaces
+        with pytest.raises(CkptError, match=f"^run {RUN} was asked to stop, and has not yet$"):
+            plain.cancel(RUN, wait=0.1)
+    with pytest.raises(subprocess.TimeoutExpired):
+        innocent.wait(0.2)
 
 
 @pytest.mark.parametrize(("refusal", "told"), [(ProcessLookupError, 0), (PermissionError, 1)])

@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,7 +18,7 @@ from gitckpt.git.refs import RefMoved, Update
 from gitckpt.model import times
 from gitckpt.model.errors import BusyError, InvalidCheckpoint, UsageError
 from gitckpt.store.leases import leases
-from gitckpt.store.leases.lease import LONGEST, Lease, LeaseHeld, LeaseLost, held, parse, render
+from gitckpt.store.leases.lease import LONGEST, Lease, LeaseHeld, LeaseLost, parse, render
 from gitckpt.store.leases.leases import Hold, Leases
 from gitckpt.store.records import layout
 from gitckpt.store.store import Store, inside
@@ -40,7 +41,7 @@ def elsewhere(desk: Leases, hold: Hold, **changes: str | int) -> Lease:
     """Makes the lease that somebody holds look as if another machine had taken it."""
     found = desk.read(hold.lease.run)
     assert found is not None
-    moved = replace(found[1], host="another machine", **changes)  # type: ignore[arg-type]
+    moved = replace(found[1], host="another machine", boot="its boot", **changes)  # type: ignore[arg-type]
     desk.swap(moved, found[0])
     return moved
 
@@ -106,9 +107,18 @@ def test_a_process_that_got_the_number_of_a_dead_one_does_not_hold_its_lease(des
     hold = desk.acquire(RUN, "one")
     found = desk.read(RUN)
     assert found is not None
-    desk.swap(replace(found[1], started="1"), found[0])
+    taken = replace(found[1], started="1")
+    path = left_by_a_dead_process(desk, taken)
+    desk.swap(taken, found[0], is_ours=True)
     assert desk.acquire(RUN, "two").lease.token == 2
-    assert hold.lease.token == 1
+    assert (hold.lease.token, path.exists()) == (1, True)
+
+
+def left_by_a_dead_process(desk: Leases, lease: Lease) -> Path:
+    """Make the lock file of the process that a lease names, which nobody locks."""
+    path = Path(desk._files._path(lease))
+    path.touch()
+    return path
 
 
 def test_on_another_machine_only_an_expired_lease_is_taken_over(desk: Leases, clock: Clock) -> None:
@@ -120,22 +130,30 @@ def test_on_another_machine_only_an_expired_lease_is_taken_over(desk: Leases, cl
     assert desk.acquire(RUN, "here").lease.token == 2
 
 
-@pytest.mark.parametrize("changes", [{"boot": "an earlier one"}, {"namespace": "pid:[1]"}])
-def test_another_boot_or_container_counts_as_another_machine(desk: Leases, clock: Clock, changes: dict[str, str]) -> None:
+@pytest.mark.parametrize(("changes", "is_noted"), [({"boot": "an earlier one"}, True), ({"namespace": "pid:[1]"}, False)])
+def test_a_lease_of_another_boot_or_that_was_fetched_lasts_as_long_as_it_says(
+    desk: Leases, clock: Clock, changes: dict[str, str], is_noted: bool
+) -> None:
     hold = desk.acquire(RUN, "one")
     found = desk.read(RUN)
     assert found is not None
-    desk.swap(replace(found[1], pid=1, **changes), found[0])  # type: ignore[arg-type]
-    with pytest.raises(LeaseHeld):
+    lease = replace(found[1], pid=1, **changes)  # type: ignore[arg-type]
+    left_by_a_dead_process(desk, lease)
+    desk.swap(lease, found[0], is_ours=is_noted)
+    with pytest.raises(LeaseHeld) as caught:
         desk.acquire(RUN, "two")
+    assert caught.value.message.endswith(", elsewhere; its lease lasts until 2027-01-15T08:02:01.000000Z, unless it is renewed")
+    assert caught.value.hint == f"then, or once it has ended: git ckpt resume {RUN}; to ask for its end: git ckpt cancel {RUN}"
     clock.instant += leases.LENGTH
     assert desk.acquire(RUN, "two").lease.token == hold.lease.token + 1
 
 
-def test_a_lease_ends_at_the_very_instant_that_it_names(desk: Leases) -> None:
-    lease = replace(desk.acquire(RUN, "one").lease, host="another machine")
-    end = times.from_text(lease.expires)
-    assert (lease.is_held(end - 1), lease.is_held(end)) == (True, False)
+def test_a_lease_ends_at_the_very_instant_that_it_names(desk: Leases, clock: Clock) -> None:
+    lease = elsewhere(desk, desk.acquire(RUN, "one"))
+    clock.step, clock.instant = 0, times.from_text(lease.expires) - 1
+    assert desk.is_held(desk.current(RUN) or "", lease)
+    clock.instant += 1
+    assert not desk.is_held(desk.current(RUN) or "", lease)
 
 
 def test_a_run_is_free_while_nobody_who_is_alive_drives_it(desk: Leases, clock: Clock) -> None:
@@ -145,13 +163,13 @@ def test_a_run_is_free_while_nobody_who_is_alive_drives_it(desk: Leases, clock: 
     with pytest.raises(LeaseHeld) as caught:
         desk.require_free(RUN)
     assert (caught.value.message, caught.value.hint) == (
-        held(RUN, hold.lease, clock.instant).message,
-        held(RUN, hold.lease, clock.instant).hint,
+        desk.refusal(desk.current(RUN) or "", hold.lease).message,
+        desk.refusal(desk.current(RUN) or "", hold.lease).hint,
     )
     far = elsewhere(desk, hold)
     with pytest.raises(LeaseHeld) as caught:
         desk.require_free(RUN)
-    assert caught.value.message == held(RUN, far, clock.instant).message
+    assert caught.value.message == desk.refusal(desk.current(RUN) or "", far).message
     clock.instant += leases.LENGTH
     desk.require_free(RUN)
 
@@ -164,7 +182,7 @@ class TestEndless:
         desk.swap(lease, desk.current(RUN) or "")
         assert round(20 * leases.RENEWAL * times.MICRO) == LONGEST
         end = times.from_text(lease.renewed) + LONGEST
-        assert (lease.is_held(end - 1), lease.is_held(end)) == (True, False)
+        assert lease.end == end
         with pytest.raises(LeaseHeld) as caught:
             desk.acquire(RUN, "here")
         assert caught.value.hint == f"if nobody does: git ckpt resume {RUN} --take-over"
@@ -193,47 +211,63 @@ class TestEndless:
         assert not desk.acquire(RUN, "one", LONGEST).lease.is_endless(clock.instant)
 
 
+LOCKER = "import fcntl,sys,time; f=open(sys.stdin.readline().strip(),'a'); fcntl.flock(f,2); print(flush=True); time.sleep(60)"
+
+
 @pytest.fixture
-def other(desk: Leases) -> Iterator[tuple[subprocess.Popen[bytes], Hold]]:
+def other(desk: Leases) -> Iterator[tuple[subprocess.Popen[str], Hold]]:
     """A process that lives, and holds the lease of the run."""
-    with subprocess.Popen(["sleep", "60"]) as process:
+    pipe = subprocess.PIPE
+    with subprocess.Popen([sys.executable, "-c", LOCKER], stdin=pipe, stdout=pipe, text=True, bufsize=1) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
         hold = desk.acquire(RUN, "the other one")
         lease = replace(hold.lease, pid=process.pid, started=host.start_of(process.pid))
-        yield process, Hold(desk, desk.swap(lease, hold.update().old), lease, leases.LENGTH, None)
+        process.stdin.write(f"{desk._files._path(lease)}\n")
+        assert process.stdout.readline()
+        oid = desk.swap(lease, hold.update().old, is_ours=True)
+        yield process, Hold(desk, oid, lease, leases.LENGTH, None, is_first=False)
         process.kill()
 
 
-Other = tuple["subprocess.Popen[bytes]", Hold]
+Other = tuple["subprocess.Popen[str]", Hold]
 
 
 class TestStalled:
     def test_whose_renewal_is_overdue(self, desk: Leases, clock: Clock, other: Other) -> None:
-        lease = other[1].lease
-        late = times.from_text(lease.renewed) + leases.LENGTH // 2
-        assert (lease.is_stalled(late - 1), lease.is_stalled(late)) == (False, True)
-        assert lease.is_stalled(late + 100 * leases.LENGTH)
-        clock.instant = late
+        late = times.from_text(other[1].lease.renewed) + leases.LENGTH // 2
+        clock.step = 0
+        for instant in (late - 1, late, late + 100 * leases.LENGTH):
+            clock.instant = instant
+            assert self.is_stalled(desk) == (instant >= late)
         other[1].renew()
-        assert not other[1].lease.is_stalled(late)
+        assert not self.is_stalled(desk)
 
-    def test_that_was_stopped(self, clock: Clock, other: Other) -> None:
-        process, hold = other
+    def is_stalled(self, desk: Leases, run: str = RUN) -> bool:
+        found = desk.read(run)
+        assert found is not None
+        return desk.is_stalled(*found)
+
+    def test_that_was_stopped(self, desk: Leases, other: Other) -> None:
+        process, _ = other
         process.send_signal(signal.SIGSTOP)
         os.waitpid(process.pid, os.WUNTRACED)
-        assert hold.lease.is_stalled(clock.instant)
+        assert self.is_stalled(desk)
         process.send_signal(signal.SIGCONT)
         os.waitpid(process.pid, os.WCONTINUED)
-        assert not hold.lease.is_stalled(clock.instant)
+        assert not self.is_stalled(desk)
 
     def test_never_whoever_asks_nor_the_dead_nor_who_is_elsewhere(self, desk: Leases, clock: Clock, other: Other) -> None:
-        late = clock.instant + 100 * leases.LENGTH
         process, hold = other
-        assert not replace(hold.lease, host="another machine").is_stalled(times.from_text(hold.lease.expires) - 1)
-        assert not desk.acquire(ANOTHER_RUN, "this one").lease.is_stalled(late)
+        desk.acquire(ANOTHER_RUN, "this one")
+        far = replace(hold.lease, boot="that of another machine")
+        clock.instant += 100 * leases.LENGTH
+        assert not desk.is_stalled("0" * 40, far)
+        assert not self.is_stalled(desk, ANOTHER_RUN)
         process.kill()
         process.wait()
-        assert not hold.lease.is_stalled(late)
-        assert not hold.lease.is_held(late)
+        assert not self.is_stalled(desk)
+        assert not desk.is_held(hold.update().old, hold.lease)
 
     def test_can_be_taken_over_and_writes_nothing_more(self, desk: Leases, plain: Store, clock: Clock, other: Other) -> None:
         with pytest.raises(LeaseHeld) as caught:
@@ -268,13 +302,13 @@ class Racing(Leases):
     """
 
     def __init__(self, desk: Leases, meanwhile: Callable[[], object]) -> None:
-        super().__init__(desk._objects, desk._refs, desk._format, desk.clock)
+        super().__init__(desk._objects, desk._refs, desk._repository, desk.clock)
         self._meanwhile: list[Callable[[], object]] = [meanwhile]
 
-    def swap(self, lease: Lease, old: str) -> str:
+    def swap(self, lease: Lease, old: str, *, is_ours: bool = False) -> str:
         while self._meanwhile:
             self._meanwhile.pop()()
-        return super().swap(lease, old)
+        return super().swap(lease, old, is_ours=is_ours)
 
 
 def test_whoever_was_slower_is_told_who_the_faster_one_is(desk: Leases) -> None:
@@ -282,7 +316,7 @@ def test_whoever_was_slower_is_told_who_the_faster_one_is(desk: Leases) -> None:
         Racing(desk, lambda: desk.acquire(RUN, "the faster one")).acquire(RUN, "the slower one")
     found = desk.read(RUN)
     assert found is not None
-    assert (caught.value.message, caught.value.hint) == (held(RUN, found[1], desk.clock()).message, held(RUN, found[1], desk.clock()).hint)
+    assert (caught.value.message, caught.value.hint) == (desk.refusal(*found).message, desk.refusal(*found).hint)
     assert found[1].holder == "the faster one"
 
 
@@ -309,7 +343,7 @@ class TestManyAtOnce:
             hold.release()
             found = desk.read(run)
             assert found is not None
-            assert not found[1].is_held(clock.instant)
+            assert not desk.is_held(*found)
 
     def test_somebody_is_faster_at_one_of_them(self, desk: Leases) -> None:
         class Slow(Leases):
@@ -319,7 +353,7 @@ class TestManyAtOnce:
                     desk.acquire(TestManyAtOnce.RUNS[1], "the faster one")
                 return found
 
-        holds, refused = Slow(desk._objects, desk._refs, desk._format, desk.clock).acquire_all(self.RUNS, "the slower one")
+        holds, refused = Slow(desk._objects, desk._refs, desk._repository, desk.clock).acquire_all(self.RUNS, "the slower one")
         assert set(holds) == {self.RUNS[0], *self.RUNS[2:]}
         assert {run: type(error) for run, error in refused.items()} == {self.RUNS[1]: LeaseHeld}
         found = desk.read(self.RUNS[1])
@@ -345,8 +379,8 @@ def test_what_a_holder_says_is_written_though_somebody_asked_it_to_stop_meanwhil
     desk.cancel(RUN)
     getattr(hold, write)()
     changes: dict[str, dict[str, str]] = {
-        "renew": {"renewed": "2027-01-15T08:00:03.000000Z", "expires": "2027-01-15T08:02:03.000000Z"},
-        "release": {"released": "2027-01-15T08:00:03.000000Z"},
+        "renew": {"renewed": "2027-01-15T08:00:02.000000Z", "expires": "2027-01-15T08:02:02.000000Z"},
+        "release": {"released": "2027-01-15T08:00:02.000000Z"},
     }
     expected = replace(first, cancelled=True, **changes[write])  # type: ignore[arg-type]
     found = desk.read(RUN)
@@ -441,7 +475,7 @@ def test_somebody_may_ask_the_holder_to_stop(desk: Leases) -> None:
     hold = desk.acquire(RUN, "one")
     asked = desk.cancel(RUN)
     assert asked is not None
-    assert asked.pid == os.getpid()
+    assert asked[1].pid == os.getpid()
     assert not hold.lease.cancelled
     hold.check()
     assert hold.lease.cancelled
@@ -453,7 +487,8 @@ def test_somebody_may_ask_the_holder_to_stop(desk: Leases) -> None:
 
 def test_a_holder_on_another_machine_is_asked_to_stop_while_its_lease_lasts(desk: Leases, clock: Clock) -> None:
     far = elsewhere(desk, desk.acquire(RUN, "far away"))
-    assert desk.cancel(RUN) == far
+    desk_oid = desk.current(RUN)
+    assert desk.cancel(RUN) == (desk_oid, far)
     found = desk.read(RUN)
     assert found is not None
     assert found[1] == replace(far, cancelled=True)
@@ -464,7 +499,9 @@ def test_a_holder_on_another_machine_is_asked_to_stop_while_its_lease_lasts(desk
 def test_a_holder_that_says_something_meanwhile_is_asked_to_stop_all_the_same(desk: Leases) -> None:
     hold = desk.acquire(RUN, "one")
     racing = Racing(desk, hold.renew)
-    assert racing.cancel(RUN) == hold.lease
+    asked = racing.cancel(RUN)
+    assert asked is not None
+    assert asked[1] == hold.lease
     hold.check()
     assert hold.lease.cancelled
 
@@ -472,7 +509,7 @@ def test_a_holder_that_says_something_meanwhile_is_asked_to_stop_all_the_same(de
 def test_a_lease_that_always_changes_cannot_be_cancelled(desk: Leases, monkeypatch: pytest.MonkeyPatch) -> None:
     desk.acquire(RUN, "one")
 
-    def moved(lease: Lease, old: str) -> str:
+    def moved(lease: Lease, old: str, **_: object) -> str:
         raise RefMoved(f"{lease.run} is not {old}")
 
     monkeypatch.setattr(desk, "swap", moved)

@@ -76,7 +76,10 @@ def test_it_stays_while_somebody_drives_it(plain: Store, main_checkout: Checkout
     lease = driven_elsewhere(plain, work.run)
     error = refused(plain, work.run, main_checkout)
     assert isinstance(error, LeaseHeld)
-    assert error.message == f"run {work.run} is driven by {lease.sentence()}"
+    assert (
+        error.message
+        == f"run {work.run} is driven by {lease.sentence()}, elsewhere; its lease lasts until {lease.expires}, unless it is renewed"
+    )
     assert work.worktree.path.exists()
 
 

@@ -6,7 +6,6 @@ from dataclasses import replace
 
 import pytest
 
-from gitckpt.git import host
 from gitckpt.model import times
 from gitckpt.model.checkpoint import Attempt, Checkpoint, Pipeline
 from gitckpt.model.readers import codec
@@ -251,10 +250,10 @@ def test_what_a_kill_between_two_refs_leaves_is_mended(checkout: Checkout, make_
 
 
 def lease(run: str, *, alive: bool) -> bytes:
-    """Returns the document of a lease that this process took, or one that is gone."""
-    here = host.here()
-    start = host.start_of(1) if alive else "never"
-    return render(Lease(run, 3, "git ckpt run", here.name, here.boot, here.namespace, 1, start, STAMP, STAMP, STAMP))
+    """Returns the document of a lease of another machine that lasts, or does not any more."""
+    now = Clock()()
+    end = times.to_text(now + 60 * times.MICRO) if alive else STAMP
+    return render(Lease(run, 3, "git ckpt run", "elsewhere", "its boot", "", 1, "1", STAMP, times.to_text(now) if alive else STAMP, end))
 
 
 def hold(checkout: Checkout, run: str, data: bytes) -> str:
@@ -301,7 +300,8 @@ def test_what_is_no_lease(main_checkout: Checkout) -> None:
         ],
     )
     assert [finding.cure for finding in seen.findings] == [
-        f"once nobody drives the run: git update-ref -d {each}" for each in (ref, other, third)
+        f"if nobody drives the run: {cure}"
+        for cure in (f"git ckpt resume {RUN} --take-over", f"git update-ref -d {other}", f"git update-ref -d {third}")
     ]
 
 

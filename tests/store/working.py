@@ -44,6 +44,16 @@ def driven_elsewhere(store: Store, run: str) -> Lease:
     """Lets a run be driven on another machine, and returns its lease."""
     leases = inside(store).leases
     hold = leases.acquire(run, "a program")
-    lease = replace(hold.lease, host="elsewhere", expires=times.to_text(inside(store).clock() + 10**8))
+    lease = replace(hold.lease, host="elsewhere", boot="its boot", expires=times.to_text(inside(store).clock() + 10**8))
     leases.swap(lease, hold.update().old)
     return lease
+
+
+def crashed(store: Store, run: str) -> None:
+    """Lets the driver of a run be gone as after a kill: its lock file is there, and nobody has the lock."""
+    leases = inside(store).leases
+    found = leases.read(run)
+    assert found is not None
+    lease = replace(found[1], started="1")
+    Path(leases._files._path(lease)).touch()
+    leases.swap(lease, found[0], is_ours=True)

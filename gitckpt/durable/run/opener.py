@@ -199,8 +199,8 @@ def reopen(store: Checkpoints, run: str, **how: Unpack[How]) -> Opening:
         newest = _ours(store, run, trusted=False)  # again: until the lease was ours, somebody else may have written
         require_open(newest, again=again)
         newest = store.intents.take_up(run, hold, store.clock(), store.new_id) or newest
-        crashed = hold.before is not None and hold.before.released is None
-        if crashed or hold.before is None:
+        crashed = not hold.is_first and (hold.before is None or hold.before.released is None)
+        if crashed or hold.is_first:
             store.relink(run)
         ended = _end_what_is_left(store, hold)
         with Exclusion(store.repository, hold):
@@ -257,7 +257,7 @@ def _ours(store: Checkpoints, run: str, *, trusted: bool) -> Checkpoint:
 
 def _end_what_is_left(store: Checkpoints, hold: Hold) -> tuple[str, ...]:
     """Ends what earlier attempts left running; returns a sentence about it, if anybody was ended. The look takes 1 ms for 100 processes."""
-    if hold.before is None:
+    if hold.is_first:
         return ()
     mark = Mark(hold.lease.run, hold.lease.token, store.repository.common_dir)
     ended = leftovers.end(mark)
@@ -277,7 +277,7 @@ def settle(store: Checkpoints, run: str) -> bool:
     if store.heads.catch_up(run).phase != layout.RUN_COMPLETE:
         return False
     found = store.leases.read(run)
-    if found is None or found[1].released is not None or found[1].is_held(store.clock()):
+    if found is None or found[1].released is not None or store.leases.is_held(*found):
         return False
     hold = store.leases.acquire(run, "what a driver left undone")
     try:

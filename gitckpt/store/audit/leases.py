@@ -24,13 +24,14 @@ def audit(store: Checkpoints, evidence: Evidence) -> tuple[list[Flaw], set[str]]
                 raise InvalidCheckpoint(ref, "", "does not point to a lease")
             lease = parse(found[1], ref)
         except InvalidCheckpoint as error:
-            cure = error.hint or f"once nobody drives the run: git update-ref -d {shell_word(ref)}"
+            take_over = f"git ckpt resume {run} --take-over" if run in runs else f"git update-ref -d {shell_word(ref)}"
+            cure = error.hint or f"if nobody drives the run: {take_over}"
             flaws.append(lasting("lease-invalid", ref, error.message.removeprefix(f"{ref}: "), cure))
             continue
         if lease.is_endless(store.clock()):
             sentence = f"it is good until {lease.expires}, and says that it was renewed at {lease.renewed}: no driver says so"
             flaws.append(lasting("lease-endless", ref, sentence, f"if nobody drives the run: git ckpt resume {run} --take-over"))
-        if lease.is_held(store.clock()):
+        if store.leases.is_held(oid, lease):
             driven.add(run)
         elif run not in runs:
             flaws.append(mendable("lease-orphan", ref, "its run does not exist", updates=(Update(ref, "", oid),)))

@@ -6,7 +6,6 @@ import os
 import signal
 import time
 
-from gitckpt.git import host
 from gitckpt.model.errors import CkptError
 
 TYPE_CHECKING = False
@@ -35,22 +34,19 @@ def cancel(leases: Leases, run: str, *, wait: float, tell: Callable[[str], objec
         BusyError: the lease changed each time it was about to be written.
         CkptError: they were asked, and have not stopped in that time, or are stalled.
     """
-    lease = leases.cancel(run)
-    if lease is None:
+    found = leases.cancel(run)
+    if found is None:
         return False
+    oid, lease = found
     if wait <= 0 or lease.is_ours:  # a program does not end itself; it stops where it next looks, and may be the one that waits
         return True
-    _signal(lease, tell)
+    if leases.is_process(oid, lease):
+        _signal(lease, tell)
     _await_end(leases, run, lease.token, wait)
     return True
 
 
 def _signal(lease: Lease, tell: Callable[[str], object]) -> None:
-    if not lease.is_here:
-        return
-    # Only the very process that took the lease, and never a group: a lease may say anything, and a number is given out again.
-    if lease.pid <= 1 or not lease.started or host.start_of(lease.pid) != lease.started:
-        return
     try:
         os.kill(lease.pid, signal.SIGTERM)
     except ProcessLookupError:
@@ -64,10 +60,9 @@ def _await_end(leases: Leases, run: str, token: int, wait: float) -> None:
     deadline = time.monotonic() + wait
     while True:
         found = leases.read(run)
-        now = leases.clock()
-        if found is None or found[1].token != token or not found[1].is_held(now):
+        if found is None or found[1].token != token or not leases.is_held(*found):
             return
-        if found[1].is_stalled(now):
+        if leases.is_stalled(*found):
             raise CkptError(
                 f"run {run} was asked to stop, and will when process {found[1].pid} goes on, which is stalled",
                 hint=f"let it go on: kill -CONT {found[1].pid}; or go on without it: git ckpt resume {run} --take-over",

@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 LONGEST = 600 * times.MICRO
 """How long a lease counts at most after it was renewed, in microseconds, whatever it says: 20 times what lies between two renewals."""
 
+MOST_TOKENS = 2**62
+"""So many holders no run has; a larger token leaves no room for those that follow."""
+
 _VERSION = 1
 _INSTANTS = ("acquired", "renewed", "expires")
 _TEXTS = ("run", "holder", "host", "boot", "namespace", "started", *_INSTANTS)
@@ -62,39 +65,19 @@ class Lease:
 
     unknown: Mapping[str, Any] = field(default_factory=dict)
 
-    def is_held(self, now: int) -> bool:
-        """Tells whether somebody who is alive holds it: on this machine the process says so, elsewhere the lease itself.
-
-        Args:
-            now: the current instant, in microseconds since the epoch.
-        """
-        if self.released is not None:
-            return False
-        if self.is_here and self.boot:
-            return host.start_of(self.pid) == self.started
-        return now < min(times.from_text(self.expires), times.from_text(self.renewed) + LONGEST)
+    @property
+    def end(self) -> int:
+        """When it ends for those who cannot see its process, in microseconds since the epoch."""
+        return min(times.from_text(self.expires), times.from_text(self.renewed) + LONGEST)
 
     def is_endless(self, now: int) -> bool:
         """Tells whether it says of itself what no driver says: that it is good for longer than `LONGEST`, or was renewed so far ahead.
 
         Args:
-            now: as for `is_held`.
+            now: the current instant, in microseconds since the epoch.
         """
         renewed = times.from_text(self.renewed)
         return self.released is None and (times.from_text(self.expires) - renewed > LONGEST or renewed - now > LONGEST)
-
-    def is_stalled(self, now: int) -> bool:
-        """Tells whether its holder is alive on this machine and does nothing: was stopped, or is late with renewing it.
-
-        A holder elsewhere who is that late does not hold it any more.
-
-        Args:
-            now: as for `is_held`.
-        """
-        if not self.is_here or self.is_ours or not self.is_held(now):
-            return False
-        half = (times.from_text(self.renewed) + times.from_text(self.expires)) // 2  # two renewals are overdue by then
-        return now >= half or host.is_stopped(self.pid)
 
     @property
     def is_here(self) -> bool:
@@ -151,6 +134,8 @@ def _parsed(data: bytes, ref: str) -> Lease:
     if layout.LEASES + texts["run"] != ref:
         raise InvalidCheckpoint(ref, "run", f"{texts['run']} is not the ref's name")
     token, pid = take.required("token", int), take.required("pid", int)
+    if not 0 < token < MOST_TOKENS:
+        raise InvalidCheckpoint(ref, "token", f"{token} is no token: 1 to 2^62 - 1")
     released, cancelled = take.optional("released", str), take.flag("cancelled")
     return Lease(token=token, pid=pid, released=released, cancelled=cancelled, unknown=take.rest, **texts)
 
@@ -161,25 +146,7 @@ class _Reader(TableReader):
     kinds: Mapping[type, str] = {kind: kind.__name__ for kind in TableReader.kinds}
 
 
-def held(run: str, lease: Lease, now: int) -> LeaseHeld:
-    """Returns the error that a lease is somebody else's already."""
-    if lease.is_endless(now):
-        return LeaseHeld(
-            f"run {run} is driven until {lease.expires}, which no driver says: by {lease.sentence()}",
-            hint=f"if nobody does: git ckpt resume {run} --take-over",
-        )
-    if lease.is_stalled(now):
-        return LeaseHeld(
-            f"run {run} is stalled: it is driven by {lease.sentence()}",
-            hint=f"let process {lease.pid} go on, or go on without it: git ckpt resume {run} --take-over",
-        )
-    return LeaseHeld(
-        f"run {run} is driven by {lease.sentence()}",
-        hint=f"wait for its end, or stop it: git ckpt cancel {run}",
-    )
-
-
-def lost(run: str, lease: Lease | None) -> LeaseLost:
-    """Returns the error that a lease is not ours any more; whose it is, unless it is gone."""
-    who = f"taken over by {lease.sentence()}" if lease else "removed"
+def lost(run: str, lease: Lease | None, why: str = "removed") -> LeaseLost:
+    """Returns the error that a lease is not ours any more: whose it is, or why there is none."""
+    who = f"taken over by {lease.sentence()}" if lease else why
     return LeaseLost(f"the lease of run {run} was {who}; nothing more is written", hint=f"see what became of it: git ckpt status {run}")

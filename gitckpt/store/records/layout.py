@@ -76,6 +76,9 @@ LEVELS = "levels"
 MAINTENANCE_LOCK = "maintenance.lock"
 """In the private directory: held while tasks of the background are at work."""
 
+DRIVER = "driver"
+"""In the private directory: how the names of the lock files of drivers begin (`store.leases.lock_files`)."""
+
 FILES_LOCK = "files.{}.lock"
 """In the private directory, while files are brought into the worktree of a run, whose id stands in the middle."""
 

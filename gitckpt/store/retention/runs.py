@@ -268,7 +268,7 @@ def forget_leases(store: Checkpoints) -> None:
             continue
         try:
             found = store.leases.read(run)
-            if found is not None and not found[1].is_held(store.clock()):
+            if found is not None and not store.leases.is_held(*found):
                 store.refs.update([Update(layout.LEASES + run, "", found[0])])
         except (InvalidCheckpoint, RefMoved, LockHeld):
             continue  # it is for `verify`, or somebody else's
@@ -345,11 +345,16 @@ def _ending(chain: Sequence[Entry]) -> Iterable[Entry]:
 def _forget(store: Checkpoints, held: Mapping[str, Hold]) -> None:
     """Deletes leases that are ours."""
     updates = [Update(layout.LEASES + run, "", hold.update().old) for run, hold in held.items()]
+    is_over = False
     try:
         if updates:
             store.refs.update(updates)
+        is_over = True
     except (RefMoved, LockHeld):
         return  # `forget_leases` looks at each
+    finally:
+        for hold in held.values():
+            hold.close(is_over=is_over)
 
 
 def _give_back(hold: Hold) -> None:

@@ -9,16 +9,18 @@ from collections.abc import Callable, Mapping
 from gitckpt.git import leftovers
 from gitckpt.git.filesystem import names_in
 from gitckpt.git.leftovers import FileMark
-from gitckpt.git.lock import Lock
+from gitckpt.git.lock import Lock, is_locked
 from gitckpt.git.refs import Refs, Update
 from gitckpt.git.repository import Repository
 from gitckpt.git.worktree import administration
 from gitckpt.model import times
+from gitckpt.store.leases.lease import LONGEST
 from gitckpt.store.records import keep, layout, locks
 from gitckpt.store.worktrees import ownership, scaffold
 
 _PRIVATE = (
     "allowed",
+    layout.DRIVER,
     "exports",
     "flushed",
     "index",
@@ -156,6 +158,9 @@ def _is_left(path: str, *, is_private: bool) -> bool:
     status = os.lstat(path)
     # Not the time of the content, which a private index has from the index that it is a copy of.
     age = time.time() - status.st_ctime
+    if os.path.basename(path).startswith(f"{layout.DRIVER}."):
+        # Whoever wants to take the lease looks there whether its process is gone.
+        return age * times.MICRO > LONGEST and not is_locked(path)
     if is_private:
         # In another container its process may be alive, though it is not here. One with two names is the lock of an index as well, which
         # is known by it.

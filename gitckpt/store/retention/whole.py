@@ -5,7 +5,6 @@ from __future__ import annotations
 from gitckpt.model.errors import CkptError, UsageError, WorktreeError
 from gitckpt.model.names import shell_word
 from gitckpt.store import chains
-from gitckpt.store.leases import lease
 from gitckpt.store.records import keys
 from gitckpt.store.retention import runs, worktree
 from gitckpt.store.retention.runs import Fate
@@ -20,8 +19,8 @@ def remove(store: Checkpoints, run: str) -> int:
     """As `Store.remove_run`."""
     known = summary.summary(store, run)
     found = store.leases.read(run)
-    if found is not None and found[1].is_held(store.clock()):
-        raise lease.held(run, found[1], store.clock())
+    if found is not None and store.leases.is_held(*found):
+        raise store.leases.refusal(*found)
     other = runs.needed_by(store, run)
     if other is not None:
         raise UsageError(

@@ -80,7 +80,7 @@ def remove_worktree(store: Checkpoints, run: str, known: Settings | None = None,
         CkptError: the worktree cannot be looked at, or not be removed; then nothing of it has changed, or it is out of sight.
     """
     found = store.leases.read(run)
-    if found is not None and found[1].is_held(store.clock()) and found[1].is_ours:
+    if found is not None and store.leases.is_held(*found) and found[1].is_ours:
         return _remove(store, run, known, newest)
     try:
         hold = store.leases.acquire(run, HOLDER)
@@ -101,8 +101,8 @@ def reason_to_stay(store: Checkpoints, run: str, known: Settings | None = None) 
     Args and errors: as `remove_worktree`.
     """
     found = store.leases.read(run)
-    if found is not None and found[1].is_held(store.clock()) and not found[1].is_ours:
-        return f"run {run} is driven by {found[1].sentence()}"
+    if found is not None and store.leases.is_held(*found) and not found[1].is_ours:
+        return store.leases.refusal(*found).message
     newest = _newest(store, run)
     mounted = _mounted(store.repository, run)
     if mounted is not None:

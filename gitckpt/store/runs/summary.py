@@ -61,15 +61,14 @@ def summaries(store: Checkpoints) -> list[RunInfo]:
     for run, time, newest, oid, branch, label, driven_label, driven_oid, started, *told in rows:
         if not all(chains.knows(store.repository, run, each) for each in (oid, driven_oid, told[1]) if each):
             time, newest, branch, label, driven_label, started, told = _as_written(store, run)  # noqa: PLW2901
-        lease = held.get(run)
-        now = store.clock()
-        driven = lease.is_held(now) if lease is not None else None
+        oid_of_lease, lease = held.get(run, ("", None))
+        driven = store.leases.is_held(oid_of_lease, lease) if lease is not None else None
         said = _told(store, told) if told[0] is not None and driven_label != layout.RUN_COMPLETE else None
         status = runstate.status(
             said or driven_label,
             label,
             driven=driven,
-            stalled=lease is not None and (lease.is_stalled(now) or lease.is_endless(now)),
+            stalled=lease is not None and (store.leases.is_stalled(oid_of_lease, lease) or lease.is_endless(store.clock())),
             by_driver=said is None,
         )
         shown = (said or driven_label) if (said or driven_label) and status != runstate.OPEN else label
@@ -123,16 +122,16 @@ def summary(store: Checkpoints, run: str) -> RunInfo:
     raise NotFoundError(f"no run {run}", hint="see which there are: git ckpt runs")
 
 
-def _leases(store: Checkpoints) -> dict[str, Lease]:
-    """Returns the leases that were not given back, by run; one that cannot be read is for `verify`."""
+def _leases(store: Checkpoints) -> dict[str, tuple[str, Lease]]:
+    """Returns the leases that were not given back, with their oids, by run; one that cannot be read is for `verify`."""
     named = list(store.refs.each(layout.LEASES))
     found = {}
-    for (ref, _), content in zip(named, store.objects.read([oid for _, oid in named]), strict=True):
+    for (ref, oid), content in zip(named, store.objects.read([oid for _, oid in named]), strict=True):
         if content is None or _RELEASED in content[1]:
             continue
         try:
             lease = parse(content[1], ref)
         except InvalidCheckpoint:
             continue
-        found[lease.run] = lease
+        found[lease.run] = oid, lease
     return found

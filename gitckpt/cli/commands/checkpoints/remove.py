@@ -7,7 +7,6 @@ from gitckpt.cli.screen import terminal
 from gitckpt.git.files import mounts
 from gitckpt.model.errors import CkptError, NotFoundError, UsageError
 from gitckpt.model.ids import SHORT, is_run_id
-from gitckpt.model.names import shell_word
 from gitckpt.store.records.entry import Query
 
 TYPE_CHECKING = False
