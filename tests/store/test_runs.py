@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import datetime as dt
 import os
+import shutil
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,6 +17,7 @@ from gitckpt.store.store import Store, inside
 from tests import forked
 from tests.conftest import Checkout, Clock
 from tests.store.conftest import ONE, RUN, THREE, TWO, MakeStore, require_runs, require_whole
+from tests.store.working import worked
 
 
 class TestRuns:
@@ -93,3 +96,35 @@ def start_runs(path: str, count: int) -> list[str]:
     """Starts runs of one name in one second."""
     with Store(Checkpoints(discover(path), adapter="plumbing", clock=lambda: 1_800_000_000_000_000)) as store:
         return [str(store.record("a-started", {"pid": os.getpid()}, start="same").run) for _ in range(count)]
+
+
+class TestPlaces:
+    """Where the worktree of a run is shows in `runs`, whether git was told of it or not."""
+
+    def place(self, store: Store) -> str | None:
+        return store.runs()[0].path
+
+    def test_of_one_that_was_moved_by_hand(self, plain: Store, main_checkout: Checkout, make_store: MakeStore) -> None:
+        work = worked(plain, "r", make_store)
+        moved = main_checkout.path / "elsewhere"
+        work.worktree.path.rename(moved)
+        assert self.place(plain) == str(moved)
+        assert plain.resume(work.newest).path == str(moved)
+
+    def test_of_one_whose_repository_was_moved(self, plain: Store, main_checkout: Checkout, make_store: MakeStore, tmp_path: Path) -> None:
+        work = worked(plain, "r", make_store)
+        plain.close()
+        main_checkout.path.rename(tmp_path / "renamed")
+        place = str(tmp_path / "renamed" / work.worktree.path.relative_to(main_checkout.path))
+        moved = make_store(tmp_path / "renamed")
+        assert self.place(moved) == place
+        assert moved.resume(work.newest).path == place
+
+    def test_of_one_that_git_has_forgotten_and_of_one_made_anew(self, plain: Store, main_checkout: Checkout, make_store: MakeStore) -> None:
+        work = worked(plain, "r", make_store)
+        shutil.rmtree(main_checkout.path / ".git" / "worktrees")
+        assert self.place(plain) == str(work.worktree.path)
+        shutil.rmtree(work.worktree.path)
+        assert self.place(plain) is None
+        anew = plain.resume(work.newest).path
+        assert self.place(plain) == anew

@@ -148,16 +148,23 @@ class Leases:
             raise UsageError(f"a lease of {length} µs is longer than one can be", hint=f"the longest is {LONGEST}; it is renewed by itself")
         lease, found = self._next(run, holder, length, take_over=take_over)
         old, before = found or ("", None)
-        self._files.acquire(lease)
         try:
-            oid = self.swap(lease, old, is_ours=True)
-        except BaseException as error:
-            self._files.release(lease, is_over=True)
-            winner = self.read(run) if isinstance(error, RefMoved) else None
+            oid = self._take(lease, old)
+        except RefMoved:
+            winner = self.read(run)
             if winner is None:
                 raise
             raise self.refusal(*winner) from None
         return Hold(self, oid, lease, length, before, is_first=not old)
+
+    def _take(self, lease: Lease, old: str) -> str:
+        """Write a lease of this process, which others see to live from then on. Errors: as `swap`."""
+        self._files.acquire(lease)
+        try:
+            return self.swap(lease, old, is_ours=True)
+        except BaseException:
+            self._files.release(lease, is_over=True)
+            raise
 
     def acquire_all(self, runs: Iterable[str], holder: str) -> tuple[dict[str, Hold], dict[str, CkptError]]:
         """Takes the leases of many runs, in one transaction where nobody is at any of them.

@@ -56,7 +56,7 @@ def summaries(store: Checkpoints) -> list[RunInfo]:
     """Returns all runs, the one with the newest checkpoint first."""
     rows = store.index.run_rows()
     held = _leases(store)
-    paths = ownership.of_runs(store.repository)
+    paths = _places(store, [row[0] for row in rows])
     found = []
     for run, time, newest, oid, branch, label, driven_label, driven_oid, started, *told in rows:
         if not all(chains.knows(store.repository, run, each) for each in (oid, driven_oid, told[1]) if each):
@@ -74,6 +74,17 @@ def summaries(store: Checkpoints) -> list[RunInfo]:
         shown = (said or driven_label) if (said or driven_label) and status != runstate.OPEN else label
         found.append(RunInfo(run, status, shown, time, started, newest, branch, paths.get(run), lease))
     return found
+
+
+def _places(store: Checkpoints, runs: Sequence[str]) -> dict[str, str]:
+    """Return where the worktrees of runs are."""
+    found = ownership.of_runs(store.repository)
+    missing = [run for run in runs if run not in found]
+    if not missing:
+        return found
+    from gitckpt.store.worktrees import resumption  # not where each is known to git
+
+    return {**found, **resumption.places(store.repository, missing)}
 
 
 def _told(store: Checkpoints, told: Sequence[str]) -> str:

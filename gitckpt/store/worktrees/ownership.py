@@ -46,7 +46,7 @@ def made_from(repository: Repository, checkpoint_ids: Collection[str]) -> list[t
 
 
 def of_runs(repository: Repository) -> dict[str, str]:
-    """Returns the top of each run's worktree that is there, wherever somebody has moved it; not those of which another repository is told.
+    """Returns the top of each run's worktree that is where git believes it to be; not those of which another repository is told.
 
     Args:
         repository: seen from any of its worktrees.

@@ -22,6 +22,8 @@ from gitckpt.store.worktrees.opener import Opened, Wish
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from gitckpt.store.records.entry import Entry
 
 
@@ -202,6 +204,29 @@ def _branch(store: Checkpoints, checkpoint: Checkpoint) -> tuple[str | None, str
         behind = "stays behind there when the run commits or pushes"
         return None, f"HEAD is detached: the branch {checkpoint.branch} is checked out in {where}, and {behind}"
     return checkpoint.branch, None
+
+
+def places(repository: Repository, runs: Collection[str]) -> dict[str, str]:
+    """Return where the worktrees of runs are that were moved without telling git, or that git has forgotten.
+
+    Args:
+        repository: seen from any of its worktrees.
+        runs: those of which git knows no worktree.
+    """
+    found: dict[str, str] = {}
+    root = known_root(repository) or ""
+    for git_dir, path in administration.registered(repository):
+        owner = ownership.owner_in(git_dir)
+        if owner is not None and owner.run is not None and owner.run in runs:
+            moved = administration.left_by(repository, git_dir, path) or administration.moved_to(repository, git_dir, path, root)
+            if moved is not None:
+                found[owner.run] = moved
+    for run in runs:
+        path = os.path.join(root, run)
+        named = administration.named_by(path) if run not in found else None
+        if named is not None and administration.is_ours(repository, named) and not os.path.isdir(named):
+            found[run] = path
+    return found
 
 
 def known_root(repository: Repository) -> str | None:
