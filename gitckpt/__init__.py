@@ -69,6 +69,7 @@ if TYPE_CHECKING:
     from gitckpt.model.errors import NewerCheckpoint as NewerCheckpoint
     from gitckpt.model.errors import NotFoundError as NotFoundError
     from gitckpt.model.errors import RepositoryError as RepositoryError
+    from gitckpt.model.errors import RunComplete as RunComplete
     from gitckpt.model.errors import RunExists as RunExists
     from gitckpt.model.errors import StateError as StateError
     from gitckpt.model.errors import UsageError as UsageError
@@ -159,6 +160,7 @@ _HOMES = {
     "NewerCheckpoint": "gitckpt.model.errors",
     "NotFoundError": "gitckpt.model.errors",
     "RepositoryError": "gitckpt.model.errors",
+    "RunComplete": "gitckpt.model.errors",
     "RunExists": "gitckpt.model.errors",
     "StateError": "gitckpt.model.errors",
     "UsageError": "gitckpt.model.errors",
@@ -263,6 +265,7 @@ __all__ = [
     "Retries",
     "ReviewFailed",
     "Run",
+    "RunComplete",
     "RunExists",
     "RunInfo",
     "StateChange",

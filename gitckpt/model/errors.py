@@ -4,6 +4,7 @@ The tree:
 
     CkptError                1   something failed
     ├─ UsageError            2   the call itself is wrong
+    │  └─ RunComplete        2   a run is complete, and was to be gone on with
     ├─ RepositoryError      10   not a usable repository
     ├─ RunExists             1   a run with that key exists
     ├─ BusyError            11   a lock is held or a ref moved
@@ -21,8 +22,8 @@ from __future__ import annotations
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from typing import Self
+    from collections.abc import Mapping, Sequence
+    from typing import Any, Self
 
 
 class CkptError(Exception):
@@ -108,6 +109,21 @@ class RunExists(CkptError):
     def __init__(self, message: str, run: str, *, hint: str | None = None) -> None:
         super().__init__(message, hint=hint)
         self.run = run
+
+
+class RunComplete(UsageError):
+    """A run that was to be gone on with is complete.
+
+    Args:
+        run: its id.
+        results: what its phases returned, by name, in the order in which they were completed.
+    """
+
+    def __init__(self, run: str, results: Mapping[str, Any]) -> None:
+        hint = f"to do a phase again: git ckpt resume {run} --from PHASE; or fork it: --fork"
+        super().__init__(f"run {run} is complete", hint=hint)
+        self.run = run
+        self.results = dict(results)
 
 
 _MOST_SAID = 500

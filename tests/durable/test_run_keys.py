@@ -9,7 +9,7 @@ import pytest
 from gitckpt.durable.run.errors import Changed
 from gitckpt.durable.run.run import Run
 from gitckpt.git.repository import discover
-from gitckpt.model.errors import UsageError
+from gitckpt.model.errors import RunComplete, UsageError
 from gitckpt.store.checkpoints import Checkpoints
 from gitckpt.store.leases.lease import LeaseHeld
 from gitckpt.store.store import Store, inside
@@ -62,10 +62,15 @@ def test_other_inputs_of_a_phase_are_noticed(plain: Store) -> None:
 
 
 def test_one_that_is_complete_is_not_done_again(plain: Store) -> None:
-    with start(plain):
-        pass
-    with pytest.raises(UsageError, match=f"^run {RUN} is complete$"):
-        start(plain)
+    with start(plain) as run:
+        run.phase("one", lambda: {"n": [1]})
+        run.phase("two", lambda: None)
+        run.skip("three", 3)
+    for again in (lambda: start(plain), lambda: Run.begin(plain, "Add login!", key=KEY), lambda: Run.resume(plain, RUN)):
+        with pytest.raises(RunComplete) as complete:
+            again()
+        assert (complete.value.message, complete.value.exit_code) == (f"run {RUN} is complete", 2)
+        assert (complete.value.run, complete.value.results) == (RUN, {"one": {"n": [1]}, "two": None, "three": 3})
 
 
 def test_once_it_is_gone_the_key_starts_another(plain: Store) -> None:

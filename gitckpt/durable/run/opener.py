@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import json
 from collections.abc import Mapping
 from typing import Any
 
@@ -14,7 +16,7 @@ from gitckpt.git.repository import Repository
 from gitckpt.git.worktree import administration
 from gitckpt.model.arguments import require_text
 from gitckpt.model.checkpoint import CLEAN, PHASE, Checkpoint, Pipeline
-from gitckpt.model.errors import RunExists, UsageError, WorktreeError
+from gitckpt.model.errors import NotFoundError, RunComplete, RunExists, UsageError, WorktreeError
 from gitckpt.model.values import dataclass, replace
 from gitckpt.store import chains
 from gitckpt.store.checkpoints import Checkpoints
@@ -177,7 +179,8 @@ def reopen(store: Checkpoints, run: str, **how: Unpack[How]) -> Opening:
 
     Raises:
         NotFoundError: there is no such run.
-        UsageError: it is complete, or there is no such argument.
+        RunComplete: it is complete.
+        UsageError: there is no such argument.
         Untrusted: it was not written here, and is not trusted.
         LeaseHeld: somebody who is alive drives it.
         WorktreeError: its worktree cannot be opened.
@@ -190,14 +193,14 @@ def reopen(store: Checkpoints, run: str, **how: Unpack[How]) -> Opening:
     newest = _ours(store, run, trusted=how.get("trust", False))
     if not again:
         settle(store, run)
-    require_open(newest, again=again)
+    require_open(store, newest, again=again)
     lease_store = store.seen_from(_again(store.repository), "plumbing")
     hold = None
     try:
         take_over = how.get("take_over", False)
         hold = lease_store.leases.acquire(run, how.get("holder", "a program"), how.get("lease", LENGTH), take_over=take_over)
         newest = _ours(store, run, trusted=False)  # again: until the lease was ours, somebody else may have written
-        require_open(newest, again=again)
+        require_open(store, newest, again=again)
         newest = store.intents.take_up(run, hold, store.clock(), store.new_id) or newest
         crashed = not hold.is_first and (hold.before is None or hold.before.released is None)
         if crashed or hold.is_first:
@@ -299,9 +302,18 @@ def _again(repository: Repository) -> Repository:
     return Repository(repository.git_dir, repository.worktree, repository.object_format)
 
 
-def require_open(newest: Checkpoint, *, again: bool = False) -> None:
-    """Raises `UsageError` for a run that is complete, unless it may be gone on with `again`."""
+def require_open(store: Checkpoints, newest: Checkpoint, *, again: bool = False) -> None:
+    """Raise `RunComplete` for a run that is complete, unless it may be gone on with `again`."""
     if newest.phase == layout.RUN_COMPLETE and not again:
-        raise UsageError(
-            f"run {newest.run} is complete", hint=f"to do a phase again: git ckpt resume {newest.run} --from PHASE; or fork it: --fork"
-        )
+        raise RunComplete(str(newest.run), _results(store, newest))
+
+
+def _results(store: Checkpoints, newest: Checkpoint) -> dict[str, Any]:
+    """Return what the phases of a run returned; without those whose checkpoints are gone."""
+    found: dict[str, Any] = {}
+    for phase, checkpoint_id in newest.pipeline.completed.items() if newest.pipeline is not None else ():
+        with contextlib.suppress(NotFoundError):
+            attempt = trust.read(store, str(newest.run), checkpoint_id).attempt
+            is_its = attempt is not None and attempt.phase == phase and attempt.result is not None
+            found[phase] = json.loads(str(attempt.result)) if attempt is not None and is_its else None
+    return found

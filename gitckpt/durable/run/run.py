@@ -90,7 +90,8 @@ class Run:
         Raises:
             NotFoundError: there is no such rev.
             WorktreeError: the worktree cannot be made.
-            LeaseHeld, UsageError: the run with that key is driven by somebody, or complete.
+            LeaseHeld: somebody drives the run with that key.
+            RunComplete: the run with that key is complete; `results` has what its phases returned.
         """
         return cls(ActiveRun.start(inside(store), name, key=key, base=base, state=state, adapter=adapter))
 
@@ -112,14 +113,15 @@ class Run:
 
         Raises:
             NotFoundError: there is no such rev.
-            LeaseHeld, UsageError: the run with that key is driven by somebody, or complete; or an argument is of a wrong type.
+            LeaseHeld, RunComplete: as for `start`.
+            UsageError: an argument is of a wrong type.
             Untrusted: the run with that key was not written here.
             WorktreeError: the repository is bare, and no directory for worktrees is configured.
         """
         here = inside(store)
         newest, is_new = find_or_begin(here, name, key=key, base=base, state=mapping("state", state))
         if not is_new:
-            require_open(newest)
+            require_open(here, newest)
             here.leases.require_free(str(newest.run))
         return newest, is_new
 
@@ -139,7 +141,8 @@ class Run:
 
         Raises:
             NotFoundError: there is no such run.
-            UsageError: it is complete, or there is no such argument.
+            RunComplete: it is complete; `results` has what its phases returned.
+            UsageError: there is no such argument.
             Untrusted: it was not written here: `candidates` says what decides.
             LeaseHeld: somebody who is alive drives it.
             WorktreeError: its worktree cannot be opened.

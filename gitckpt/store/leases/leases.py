@@ -162,8 +162,11 @@ class Leases:
         self._files.acquire(lease)
         try:
             return self.swap(lease, old, is_ours=True)
-        except BaseException:
+        except RefMoved:
             self._files.release(lease, is_over=True)
+            raise
+        except BaseException:
+            self._files.release(lease, is_over=False)  # it may have been written
             raise
 
     def acquire_all(self, runs: Iterable[str], holder: str) -> tuple[dict[str, Hold], dict[str, CkptError]]:
