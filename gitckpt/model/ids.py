@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 
-from gitckpt.model.errors import UsageError
+from gitckpt.model.errors import NotFoundError, UsageError
 
 _HEX = frozenset("0123456789abcdef")
 _HYPHENS = (8, 13, 18, 23)
@@ -107,6 +107,13 @@ def is_run_id(text: str) -> bool:
     )
 
 
+def require_id(text: str) -> None:
+    """Raise `NotFoundError` for a text that is not the full id of a checkpoint, such as "latest"."""
+    if not is_id(text):
+        named = f"{text:.60}"
+        raise NotFoundError(f"{named!r} is not the full id of a checkpoint", hint=f"store.find({named!r}) returns that")
+
+
 def require_run_id(text: str) -> str:
     """Returns `text` if it is a run id.
 
@@ -114,7 +121,8 @@ def require_run_id(text: str) -> str:
         UsageError: it is not one.
     """
     if not isinstance(text, str) or not is_run_id(text):
-        raise UsageError(f"{text!r} is not a run id", hint="a run id looks like 20261121-201500-add-login")
+        hint = "a run id looks like 20261121-201500-add-login; store.find_run(TEXT) returns one"
+        raise UsageError(f"{text!r} is not a run id", hint=hint)
     return text
 
 

@@ -325,6 +325,7 @@ class Checkpoints:
         ref = layout.CHECKPOINTS + checkpoint_id
         oid = self.refs.read(ref) if ids.is_id(checkpoint_id) else None
         if oid is None:
+            ids.require_id(checkpoint_id)
             raise NotFoundError(f"no checkpoint {checkpoint_id!r}", hint="see which there are: git ckpt list")
         return layout.document(next(self.objects.read([oid])), ref, oid, hint="see what is wrong: git ckpt verify")
 

@@ -292,8 +292,11 @@ class Store(Supervision):
             How many checkpoint refs are gone.
 
         Raises:
+            NotFoundError: one of them is no full id; nothing was removed.
             BusyError: a ref moved meanwhile, or a lock is held; what was removed until then stays removed, the rest is whole.
         """
+        for checkpoint_id in strings("checkpoint_ids", checkpoint_ids):
+            ids.require_id(checkpoint_id)
         return self._checkpoints.remove(checkpoint_ids)
 
     def _guard(self, details: Details) -> Guard | None:

@@ -238,7 +238,8 @@ def test_hostile_text_is_no_run_id(text: str) -> None:
     assert not ids.is_run_id(text)
     with pytest.raises(UsageError) as caught:
         ids.require_run_id(text)
-    assert (caught.value.message, caught.value.hint) == (f"{text!r} is not a run id", "a run id looks like 20261121-201500-add-login")
+    hint = "a run id looks like 20261121-201500-add-login; store.find_run(TEXT) returns one"
+    assert (caught.value.message, caught.value.hint) == (f"{text!r} is not a run id", hint)
 
 
 @quick

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from gitckpt import ConfigError, Policy, Query, Store, UsageError, WorktreeError
+from gitckpt import ConfigError, NotFoundError, Policy, Query, Store, UsageError, WorktreeError
 from gitckpt.model.policy import DAY
 from tests.conftest import Checkout
 
@@ -52,6 +52,24 @@ def test_what_cannot_be_meant_is_refused(plain: Store, main_checkout: Checkout, 
         call(plain)
     assert refused.value.message == said
     assert main_checkout.fingerprint() == before
+
+
+NAMING: dict[str, Callable[[Store], object]] = {
+    "restore": lambda store: store.restore("latest"),
+    "read": lambda store: store.read("latest"),
+    "diff": lambda store: store.diff("latest"),
+    "resume": lambda store: store.resume("latest"),
+    "remove": lambda store: store.remove(["latest"]),
+}
+
+
+@pytest.mark.parametrize("call", NAMING.values(), ids=NAMING)
+def test_what_only_find_understands_names_find(plain: Store, call: Callable[[Store], object]) -> None:
+    plain.save("plan")
+    with pytest.raises(NotFoundError) as refused:
+        call(plain)
+    assert refused.value.message == "'latest' is not the full id of a checkpoint"
+    assert refused.value.hint == "store.find('latest') returns that"
 
 
 def test_the_top_is_all_files(plain: Store, main_checkout: Checkout) -> None:

@@ -10,6 +10,7 @@ import pytest
 
 from gitckpt.git.refs import LockHeld
 from gitckpt.model import times
+from gitckpt.model.errors import NotFoundError
 from gitckpt.model.policy import DAY, Policy
 from gitckpt.store.records import layout
 from gitckpt.store.records.removal import remover
@@ -129,7 +130,8 @@ class TestRemove:
     def test_what_is_no_id(self, plain: Store, main_checkout: Checkout, name: str) -> None:
         plain.record("a-complete", {})
         before = main_checkout.fingerprint()
-        assert plain.remove([name]) == 0
+        with pytest.raises(NotFoundError, match="is not the full id of a checkpoint"):
+            plain.remove([nth(1), name])
         assert main_checkout.fingerprint() == before
 
     def test_what_a_killed_process_left_behind(self, plain: Store, main_checkout: Checkout) -> None:
