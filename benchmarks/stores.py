@@ -192,7 +192,7 @@ def _chain(run: str, commit: str, length: int, start: int) -> list[Checkpoint]:
     return [
         Checkpoint(
             id=ids[number],
-            phase=labels[number],
+            label=labels[number],
             timestamp=times.to_text(start + number * times.MICRO),
             git_sha=commit,
             trigger=PHASE,
@@ -225,7 +225,7 @@ def _documents(commits: list[str], now: int) -> list[Checkpoint]:
     return [
         Checkpoint(
             id=str(uuid.uuid4()),
-            phase="commit-complete",
+            label="commit-complete",
             timestamp=times.to_text(now - (40 * DAY if number < old else DAY) + number),
             git_sha=commit,
             branch="main",
@@ -243,7 +243,7 @@ def _import_blobs(path: str, documents: list[bytes]) -> list[str]:
 
 def _write_notes(path: str, checkpoints: list[Checkpoint]) -> str:
     """Writes notes in trees of the shape that gitckpt gives them, in one pack, and returns their commit."""
-    lines = {each.git_sha: [note.link_line(each.id, each.phase, each.timestamp)] for each in checkpoints}
+    lines = {each.git_sha: [note.link_line(each.id, each.label, each.timestamp)] for each in checkpoints}
     repository = discover(path)
     commit, items = Notes(repository, open_objects(repository), layout.NOTES).edited("", list(lines), lambda sha, _: lines[sha], 0)
     pack.write(repository, items)

@@ -77,6 +77,8 @@ if TYPE_CHECKING:
     from gitckpt.model.finding import Finding as Finding
     from gitckpt.model.policy import Policy as Policy
     from gitckpt.model.readers.statediff import StateChange as StateChange
+    from gitckpt.model.times import as_datetime as as_datetime
+    from gitckpt.model.times import as_instant as as_instant
     from gitckpt.store.audit.doctor import Diagnosis as Diagnosis
     from gitckpt.store.audit.verification import Report as Report
     from gitckpt.store.config.file import ConfigError as ConfigError
@@ -168,6 +170,8 @@ _HOMES = {
     "Finding": "gitckpt.model.finding",
     "Policy": "gitckpt.model.policy",
     "StateChange": "gitckpt.model.readers.statediff",
+    "as_datetime": "gitckpt.model.times",
+    "as_instant": "gitckpt.model.times",
     "Diagnosis": "gitckpt.store.audit.doctor",
     "Report": "gitckpt.store.audit.verification",
     "ConfigError": "gitckpt.store.config.file",
@@ -283,6 +287,8 @@ __all__ = [
     "UsageError",
     "Worktree",
     "WorktreeError",
+    "as_datetime",
+    "as_instant",
     "gauges",
 ]
 

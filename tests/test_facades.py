@@ -89,7 +89,7 @@ def test_forge(checkout: Checkout) -> None:
         with pytest.raises(RuntimeError, match="agent exited 1"):
             state.run_step(3, fails)
         (run,) = store.runs()
-        assert (run.id, run.status, run.label) == (state.id, "failed", "run agent-failed")
+        assert (run.run, run.status, run.label) == (state.id, "failed", "run agent-failed")
         again = forge.State.load(store, state.id)
         assert again.data["steps"][3] == {"name": "run agent", "status": "failed", "error": "agent exited 1"}
         for index in range(6):

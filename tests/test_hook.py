@@ -452,7 +452,7 @@ def test_files_that_take_too_long_are_left_out_and_it_is_said(main_checkout: Che
     assert "record them now: git ckpt save; to allow more time: git config ckpt.snapshotTimeout 5m" in said
     with Store.open(opened.path) as store:
         (made,) = (entry for entry in store.list() if entry.id != first.id)
-        assert (made.phase, made.run, store.read(made.id).state) == ("commit-partial", first.run, {"step": 1})
+        assert (made.label, made.run, store.read(made.id).state) == ("commit-partial", first.run, {"step": 1})
 
 
 def _stderr_of_commit(checkout: Checkout) -> str:

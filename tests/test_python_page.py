@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+import importlib
 import inspect
 import re
 from pathlib import Path
@@ -80,3 +82,48 @@ def test_every_public_name_is_spoken_of(public: type) -> None:
     words = set(re.findall(r"\w+", PAGE))
     assert {name for name in dir(public) if name[0] != "_"} - words == set()
     assert {name for name in gitckpt.__all__ if name not in words} == set()
+
+
+VALUES = {name: getattr(gitckpt, name) for name in gitckpt.__all__ if dataclasses.is_dataclass(getattr(gitckpt, name))}
+WITHIN = {
+    "Amount": "gitckpt.store.usage.usage",
+    "Decision": "gitckpt.model.policy",
+    "Event": "gitckpt.store.runs.timeline",
+    "Fate": "gitckpt.store.retention.runs",
+    "Imported": "gitckpt.model.checkpoint",
+    "Leftover": "gitckpt.store.usage.usage",
+    "Omitted": "gitckpt.model.checkpoint",
+    "PathChange": "gitckpt.store.restore.plan",
+    "StepDefinition": "gitckpt.durable.steps.graph",
+    "Submodule": "gitckpt.model.checkpoint",
+    "Suspect": "gitckpt.model.checkpoint",
+    "WorktreeUse": "gitckpt.store.usage.usage",
+}
+"""What results consist of, and is not public by name."""
+
+
+@pytest.mark.parametrize("name", sorted({*VALUES, *WITHIN}))
+def test_every_field_of_a_result_is_in_its_table(name: str) -> None:
+    kind = VALUES.get(name) or getattr(importlib.import_module(WITHIN[name]), name)
+    properties = {each for each in dir(kind) if each[0] != "_" and isinstance(inspect.getattr_static(kind, each), property)}
+    table = PAGE.partition(f"\n### {name}\n")[2].partition("\n#")[0]
+    rows = re.findall(r"^\| `(\w+)` \| [^|]+ \| (?:[^|]|\\\|)+ \|$", table, re.MULTILINE)
+    assert sorted(rows) == sorted({field.name for field in dataclasses.fields(kind)} | properties)
+
+
+def test_the_tables_are_those_of_results() -> None:
+    section = PAGE.partition("\n## Fields of results\n")[2].partition("\n## ")[0]
+    assert sorted(re.findall(r"^### (\w+)$", section, re.MULTILINE)) == sorted({*VALUES, *WITHIN})
+
+
+def test_two_worktrees_are_equal_where_the_same_was_captured(main_checkout: Checkout) -> None:
+    with gitckpt.Store.open(main_checkout.path) as store:
+        main_checkout.write("new", "x")
+        one, two = store.capture(), store.capture()
+        assert one == two
+        main_checkout.write("new", "y")
+        assert store.capture() != one
+        main_checkout.commit("all", new="y")
+        clean = store.capture()
+        main_checkout.commit("more", new="z")
+        assert (store.capture() == clean, clean.dirty) == (True, False), "of the commit it says nothing"

@@ -109,7 +109,7 @@ def test_a_superstep_comes_back_with_its_files(saver: Any, store: Store, main_ch
     assert saver.get_tuple(first).parent_config is None
     assert saver.get_tuple(config(id="1-c")) is None
     (run,) = store.runs()
-    assert (run.status, store.run_of("langgraph issue-7")) == ("open", run.id)
+    assert (run.status, store.run_of("langgraph issue-7")) == ("open", run.run)
     store.restore(store.find("latest"))
     assert (main_checkout.path / "notes.md").read_text() == "notes\n"
 

@@ -19,7 +19,7 @@ class CheckpointManager:
         found = self.store.latest_resumable()
         if found is None:
             return None
-        plain = {name: getattr(found, name) for name in ("id", "phase", "timestamp", "git_sha")}
+        plain = {"id": found.id, "phase": found.label, "timestamp": found.timestamp, "git_sha": found.git_sha}
         return plain | {"state": dict(found.state), "errors": list(found.errors), "file_path": f"refs/checkpoints/{found.id}"}
 
     def load_checkpoint(self, file_path: str) -> dict[str, Any]:

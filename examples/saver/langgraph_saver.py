@@ -51,7 +51,7 @@ class GitSaver(BaseCheckpointSaver):
         found = [each for each in self.store.list(Query(run=run)) if each.agent == "langgraph"]
         for entry in sorted(found, key=lambda each: each.message, reverse=True):  # ids of LangGraph go up
             name = entry.message.partition(" ")[::2]
-            if entry.phase != STEP or (place.get("id") and name[0] != place["id"]) or not (thread_only or name[1] == place["ns"]):
+            if entry.label != STEP or (place.get("id") and name[0] != place["id"]) or not (thread_only or name[1] == place["ns"]):
                 continue
             if before and name[0] >= before["configurable"]["checkpoint_id"]:
                 continue
@@ -61,7 +61,7 @@ class GitSaver(BaseCheckpointSaver):
                 continue
             if limit is not None and (limit := limit - 1) < 0:
                 return
-            ids = [each.id for each in found if (each.phase, each.run, each.message) == (WRITES, entry.run, entry.message)]
+            ids = [each.id for each in found if (each.label, each.run, each.message) == (WRITES, entry.run, entry.message)]
             parent = _config({**state, "id": state["parent"]}) if state["parent"] else None
             yield CheckpointTuple(_config(state), self._load(state["checkpoint"]), metadata, parent, self._writes(ids))
 

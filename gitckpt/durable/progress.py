@@ -24,13 +24,13 @@ class Gauge:
     """One thing that a person may want to know.
 
     Attributes:
-        label: what it is.
+        name: what it is.
         text: what it says.
         done: how much of it there is, where it is an amount.
         total: how much there may be; None where it is no amount.
     """
 
-    label: str
+    name: str
     text: str
     done: float | None = None
     total: float | None = None
@@ -55,7 +55,7 @@ def gauges(state: Mapping[str, Any], progress: Progress | None = None) -> list[G
     require("progress", progress, (Progress, NoneType), "a Progress")
     found = [*_loop(_table(state, "loop")), *_review(_table(state, "review")), *_steps(_table(state, "loop_state")), *_blockers(state)]
     total = progress.tasks_total if progress is not None else None
-    if progress is not None and total and not any(gauge.label == "issues" for gauge in found):
+    if progress is not None and total and not any(gauge.name == "issues" for gauge in found):
         done = progress.tasks_completed or 0
         task = f", at {_word(progress.current_task)}" if progress.current_task else ""
         found.append(Gauge("tasks", f"{done} of {total}{task}", done, total))

@@ -195,7 +195,7 @@ def _is_in_worktree(store: Checkpoints, place: str) -> bool:
 
 def _is_end(entry: Entry) -> bool:
     """Tells whether a phase ended with a checkpoint, or it was a file of its own."""
-    name, status = split(entry.phase)
+    name, status = split(entry.label)
     return entry.trigger.startswith(IMPORT) or (status in _ENDS and name not in NOT_PHASES)
 
 

@@ -411,4 +411,4 @@ def _outcome(item: FoundFile, status: str, run: str | None = None, made: Checkpo
         said += [f"names {path!r:.120}, which {why}" for path, why in item.unread.items()]
     remarks = tuple(said) if status == IMPORTED else ()
     plain = ImportedFile(item.source.path, status, item.record.format, run, remarks=remarks)
-    return plain if made is None else replace(plain, checkpoint=made.id, label=made.phase, timestamp=made.timestamp)
+    return plain if made is None else replace(plain, checkpoint=made.id, label=made.label, timestamp=made.timestamp)

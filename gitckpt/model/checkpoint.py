@@ -11,6 +11,7 @@ from gitckpt.model.values import dataclass, field
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    import datetime as dt
     from typing import Any
 
 
@@ -255,10 +256,12 @@ class Imported:
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """One checkpoint document, version 1 (`docs/format.md`). Field names are the document's keys."""
+    """One checkpoint document, version 1 (`docs/format.md`). Field names are the document's keys, but for `label`: `phase` there."""
 
     id: str
-    phase: str
+    label: str
+    """`{phase}-{status}`."""
+
     timestamp: str
     git_sha: str
     trigger: str
@@ -294,6 +297,11 @@ class Checkpoint:
         return times.from_text(self.timestamp)
 
     @property
+    def datetime(self) -> dt.datetime:
+        """The timestamp as an aware `datetime` in UTC."""
+        return times.as_datetime(self.timestamp)
+
+    @property
     def tree(self) -> str | None:
         """The snapshot; None where the linked commit stands for the files."""
         return self.worktree.tree if self.worktree is not None else None
@@ -301,9 +309,9 @@ class Checkpoint:
     @property
     def phase_name(self) -> str:
         """The phase without its status."""
-        return phases.split(self.phase)[0]
+        return phases.split(self.label)[0]
 
     @property
     def status(self) -> str:
-        """The status at the end of the phase label, or "" where it has none."""
-        return phases.split(self.phase)[1]
+        """The status at the end of the label, or "" where it has none."""
+        return phases.split(self.label)[1]

@@ -35,7 +35,7 @@ def rewinding_to(newest: Checkpoint) -> str | None:
     Args:
         newest: its newest checkpoint.
     """
-    if newest.phase != REWINDING or newest.trigger != PHASE:
+    if newest.label != REWINDING or newest.trigger != PHASE:
         return None
     target = (newest.message or "").removeprefix(_TARGET)
     return target if ids.is_id(target) else newest.id

@@ -6,6 +6,10 @@ import time
 
 from gitckpt.model.errors import UsageError
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import datetime as dt
+
 MICRO = 1_000_000
 """Microseconds in a second; every instant in this package is an integer count of them since the epoch."""
 
@@ -81,6 +85,37 @@ def from_text(text: str) -> int:
         micros = int(clock[20:26].ljust(6, "0"))
     seconds = days * 86400 + hour * 3600 + minute * 60 + second - offset
     return seconds * MICRO + micros
+
+
+def as_datetime(instant: int | str) -> dt.datetime:
+    """Return an instant as an aware `datetime` in UTC.
+
+    Args:
+        instant: microseconds since the epoch, or a timestamp, as results have them.
+
+    Raises:
+        UsageError: it is neither, or beyond the years that `datetime` knows.
+    """
+    import datetime as dt  # 2 ms
+
+    try:
+        micros = from_text(instant) if isinstance(instant, str) else int(instant)
+        return dt.datetime(1970, 1, 1, tzinfo=dt.UTC) + dt.timedelta(microseconds=micros)
+    except (TypeError, ValueError, OverflowError):
+        raise UsageError(f"instant: must be microseconds since the epoch or a timestamp, not {instant!r:.60}") from None
+
+
+def as_instant(when: dt.datetime) -> int:
+    """Return an aware `datetime` in microseconds since the epoch, as `Query` and results have them.
+
+    Raises:
+        UsageError: it is no `datetime`, or has no time zone.
+    """
+    import datetime as dt
+
+    if not isinstance(when, dt.datetime) or when.utcoffset() is None:
+        raise UsageError(f"when: must be a datetime with a time zone, not {when!r:.80}", hint="datetime.now(UTC) has one")
+    return (when - dt.datetime(1970, 1, 1, tzinfo=dt.UTC)) // dt.timedelta(microseconds=1)
 
 
 def is_usual(text: str) -> bool:

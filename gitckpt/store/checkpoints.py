@@ -193,7 +193,7 @@ class Checkpoints:
 
     def record(
         self,
-        phase: str,
+        label: str,
         state: Mapping[str, Any] | None = None,
         *,
         worktree: Worktree | None = None,
@@ -221,7 +221,7 @@ class Checkpoints:
         """
         run = details.get("run")
         others = {"start": start, "key": key, "base": base, "worktree": worktree, "keeps": keeps}
-        draft.require_call(phase, details, state=state, change=change, progress_of=progress_of, **others)
+        draft.require_call(label, details, state=state, change=change, progress_of=progress_of, **others)
         if run is not None:
             self.heads.move_up_once(run)
         commit, branch = draft.head(self.repository, self.objects) if base is None else (base, None)
@@ -229,13 +229,13 @@ class Checkpoints:
         recorder = partial(self._recorder.record, instant=instant, holds=holds)
         drafted = partial(draft.draft, head=(commit, branch), worktree=worktree)
         checkpoint_id = details["id"] if "id" in details else self.new_id()
-        checkpoint, fields, data = drafted(phase, state, details, checkpoint_id=checkpoint_id, instant=instant)
+        checkpoint, fields, data = drafted(label, state, details, checkpoint_id=checkpoint_id, instant=instant)
         if intent is not None and (then is not None or not intent.goes_with(commit, branch, worktree)):
             self.intents.settle(intent, instant)
         changing = None if change is None else draft.Changing(checkpoint, fields, change, progress_of)
         if then is not None:
-            draft.require_call(then.phase, then.details, state=then.state)
-            second = drafted(then.phase, then.state, then.details, checkpoint_id=then.details["id"], instant=self.clock())
+            draft.require_call(then.label, then.details, state=then.state)
+            second = drafted(then.label, then.state, then.details, checkpoint_id=then.details["id"], instant=self.clock())
             recorder(Proposal(fields, data, guard=guard, keeps=keeps), then=[Proposal(*second[1:], keeps=keeps)])
             then.made = draft.recorded(*second)
         elif intent is not None and intent.made is None:
@@ -258,7 +258,7 @@ class Checkpoints:
 
     def save(
         self,
-        phase: str,
+        label: str,
         state: Mapping[str, Any] | None = None,
         *,
         limits: Limits | None = None,
@@ -277,7 +277,7 @@ class Checkpoints:
         """As `Store.save`, with what `capture` and `record` take here; `without_files` is the label where the time did not suffice."""
         from gitckpt.store.snapshot import assurance
 
-        draft.require_call(phase, details, start=start, key=key, change=change, progress_of=progress_of)
+        draft.require_call(label, details, start=start, key=key, change=change, progress_of=progress_of)
         record = partial(self.record, state=state, start=start, key=key, guard=guard, keeps=keeps, then=then, **details)
         record = partial(record, change=change, progress_of=progress_of, intent=intent)
 
@@ -287,9 +287,9 @@ class Checkpoints:
             if guess is not None:
                 expected = beside.added(self.repository, self.objects, CLEAN, commit, guess.limits) if beside is not None else CLEAN
                 with contextlib.suppress(Differs):
-                    return record(phase, worktree=expected, holds=guess.holds)
+                    return record(label, worktree=expected, holds=guess.holds)
             files = self.capture(limits, beside)
-            return record(without_files if without_files is not None and files.degraded else phase, worktree=files)
+            return record(without_files if without_files is not None and files.degraded else label, worktree=files)
 
         def remove(torn: Collection[str]) -> None:
             self.remove([*torn, *([then.made.id] if then is not None and then.made is not None else [])])

@@ -110,7 +110,7 @@ class Store(Supervision):
 
     def record(
         self,
-        phase: str,
+        label: str,
         state: Mapping[str, Any] | None = None,
         *,
         worktree: Worktree | None = None,
@@ -122,7 +122,7 @@ class Store(Supervision):
         """Records a checkpoint; when this returns, it is on the disk.
 
         Args:
-            phase: `phase-status`, such as "research-failed", or a phase, which is complete then: "add-login" is "add-login-complete".
+            label: `{phase}-{status}`, such as "research-failed", or a phase, which is complete then: "add-login" is "add-login-complete".
             state: any JSON values, bytes, dates and times by name; None stands for the state of the run's newest checkpoint.
             worktree: what `capture` returned; None if the linked commit stands for the files.
             start: name of a run to start with this checkpoint, instead of `run`.
@@ -136,7 +136,7 @@ class Store(Supervision):
             The checkpoint, with the state that was written; one that was carried on is left out.
 
         Raises:
-            UsageError: the phase or the message is none, the id is taken, or a document may not hold a value.
+            UsageError: the label or the message is none, the id is taken, or a document may not hold a value.
             StateError: the state cannot be stored losslessly; the value's path is named.
             NotFoundError: there is no such run, or no such rev.
             RunExists: a run with that key exists; the error names it.
@@ -150,11 +150,11 @@ class Store(Supervision):
             found = checkpoints.repository.cat_file.info(base) if ids.is_oid(base) else None
             if found is None or found[1] != "commit":
                 base = checkpoints.repository.commit_or_unborn(base)
-        return checkpoints.record(phase, state, worktree=worktree, start=start, key=key, base=base, guard=guard, **details)
+        return checkpoints.record(label, state, worktree=worktree, start=start, key=key, base=base, guard=guard, **details)
 
     def save(
         self,
-        phase: str,
+        label: str,
         state: Mapping[str, Any] | None = None,
         *,
         limits: Limits | None = None,
@@ -172,7 +172,7 @@ class Store(Supervision):
             BusyError: HEAD moved, or objects of the snapshot vanished, each time.
             WorktreeError: an object is damaged, and no file has its content; as `capture`.
         """
-        return self._checkpoints.save(phase, state, limits=_limits(limits), start=start, key=key, guard=self._guard(details), **details)
+        return self._checkpoints.save(label, state, limits=_limits(limits), start=start, key=key, guard=self._guard(details), **details)
 
     def read(self, checkpoint_id: str) -> Checkpoint:
         """Returns a checkpoint with its state.

@@ -64,7 +64,7 @@ class TestAProgramsRun:
             ),
         )
         newest = stage.newest(run)
-        assert (newest.phase, newest.message, newest.rewound_to) == ("rewind-complete", "phase 'two' is to be done again", None)
+        assert (newest.label, newest.message, newest.rewound_to) == ("rewind-complete", "phase 'two' is to be done again", None)
         assert (newest.state, newest.tree, newest.git_sha) == (before.state, before.tree, before.git_sha)
         assert complete(stage, run) == ["one"]
         assert (stage.status(run), states(stage, run)) == ("paused", {"one": "complete", "two": "pending", "three": "pending"})
@@ -203,5 +203,5 @@ class TestOthers:
         refused = stage.ckpt("resume", run, "--from", "two", at=clone.path)
         assert (refused.code, refused.out) != (0, "")
         with Store.open(clone.path, adapter="plumbing") as store:
-            assert inside(store).heads.read(run).phase == "run-complete"
+            assert inside(store).heads.read(run).label == "run-complete"
         assert stage.ckpt("resume", run, "--from", "two", "--trust", at=clone.path).code == 0

@@ -24,7 +24,7 @@ class TestSave:
         with Store.open(checkout.path, adapter="plumbing") as store:
             made = store.read(done.out.strip())
             assert store.latest_resumable() is not None
-        assert (made.phase, made.errors) == ("research-failed", ("no network", "twice"))
+        assert (made.label, made.errors) == ("research-failed", ("no network", "twice"))
 
     def test_a_run_that_is_named(self, ckpt: Ckpt, checkout: Checkout) -> None:
         with Store.open(checkout.path, adapter="plumbing") as store:
@@ -47,7 +47,7 @@ class TestSave:
         assert (record["tasks_completed"], record["tasks_total"]) == (6, 35)
         again = ckpt("save", "--state", str(path), "--track", "login_20260210", at=checkout).out.strip()
         with Store.open(checkout.path, adapter="plumbing") as store:
-            assert [store.read(again).run] == [each.id for each in store.runs()]
+            assert [store.read(again).run] == [each.run for each in store.runs()]
 
 
 def test_documents_that_cannot_be_read_are_not_none(ckpt: Ckpt, checkout: Checkout) -> None:

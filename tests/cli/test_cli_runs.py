@@ -47,7 +47,7 @@ class TestSignals:
         assert normal(err, stage) == ("[1/2] one\n      one: failed after 0.0s\ninterrupted; to go on: git ckpt resume STAMP-ci\n\n")
         assert ends(*children(stage))
         newest = stage.newest(run)
-        assert (newest.phase, newest.errors, stage.files(newest)) == ("one-failed", ("interrupted",), ["README", "work"])
+        assert (newest.label, newest.errors, stage.files(newest)) == ("one-failed", ("interrupted",), ["README", "work"])
         assert stage.status(run) == "failed"
         stage.pipeline("one: cat work", "two: true")
         assert stage.ckpt("resume", "--accept-changes").code == 0
@@ -60,7 +60,7 @@ class TestSignals:
         driver.communicate(timeout=30)
         assert driver.returncode == 130
         assert ends(*children(stage))
-        assert stage.newest(run).phase == "one-failed"
+        assert stage.newest(run).label == "one-failed"
         assert stage.status(run) == "failed"
         again = stage.ckpt("cancel", run)
         assert again == (1, "", f"error: run {run} is not running\nhint: see what became of it: git ckpt status {run}\n")
@@ -127,7 +127,7 @@ class TestSignals:
             assert (done.code, done.out) == (11, "")
             assert done.err.startswith(f"error: run {run} is driven by git ckpt run ci on {os.uname().nodename}, process {driver.pid}, ")
         assert stage.ckpt("status").out.splitlines()[-1] == f"next     git ckpt cancel {run}"
-        assert stage.newest(run).phase in ("one-started", "one-progress")
+        assert stage.newest(run).label in ("one-started", "one-progress")
 
 
 class TestStatus:
@@ -165,10 +165,10 @@ class TestStatus:
         said = json.loads(done.out)
         run = stage.run()
         assert (done.code, done.err) == (0, "")
-        assert {key: said[key] for key in ("id", "status", "phase", "branch", "worktree", "lease", "unwritten", "next")} == {
-            "id": run,
+        assert {key: said[key] for key in ("run", "status", "label", "branch", "worktree", "lease", "unwritten", "next")} == {
+            "run": run,
             "status": "failed",
-            "phase": "two-failed",
+            "label": "two-failed",
             "branch": None,
             "worktree": str(stage.worktree(run)),
             "lease": None,
@@ -257,7 +257,7 @@ class TestRuns:
         done = three.ckpt("runs", "--json")
         said = json.loads(done.out)["runs"]
         assert (done.code, done.err) == (0, "")
-        assert [list(each) for each in said] == [["id", "status", "phase", "started", "newest", "branch", "worktree", "lease"]] * 3
+        assert [list(each) for each in said] == [["run", "status", "label", "started", "newest", "branch", "worktree", "lease"]] * 3
         assert [each["status"] for each in said] == ["open", "complete", "failed"]
         assert [each["branch"] for each in said] == [None, "side", None]
 
@@ -298,7 +298,7 @@ class TestByHand:
         done = stage.ckpt("finish", at=worktree)
         assert told(done, stage) == (0, "ID\n", "run STAMP-add-login is complete; its worktree: TOP/.ckpt/worktrees/STAMP-add-login\n")
         newest = stage.newest(run)
-        assert (newest.id, newest.phase) == (done.out.strip(), "run-complete")
+        assert (newest.id, newest.label) == (done.out.strip(), "run-complete")
         assert newest.worktree is not None
         assert stage.checkout.git("show", f"{newest.worktree.tree}:files/work") == "whole"
         assert stage.labels(run) == ["run-started", "manual-complete", "run-complete"]
@@ -479,7 +479,7 @@ class TestResume:
         target = stage.ok("save", at=worktree)
         stage.ok("resume", target, "--rewind")
         with Store.open(worktree) as store:
-            before = store.list(Query(run=worktree.name, phase="rewind-started"))[0].id
+            before = store.list(Query(run=worktree.name, label="rewind-started"))[0].id
         stage.ok("resume", before, "--no-run")
         assert "cut off" not in stage.ckpt("resume", before, "--no-run").err
         with Store.open(worktree) as store, Run.resume(store, worktree.name, adapter="plumbing") as run:

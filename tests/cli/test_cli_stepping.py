@@ -86,7 +86,7 @@ class TestReports:
         step("block", "EVALUATE_PLAN", "--notes", "no\nkey")
         with Store.open(checkout.path, adapter="plumbing") as store:
             found = [store.read(entry.id) for entry in reversed(store.list(Query()))]
-        assert [(each.sequence, each.phase, each.trigger, each.agent, each.message, each.worktree) for each in found] == [
+        assert [(each.sequence, each.label, each.trigger, each.agent, each.message, each.worktree) for each in found] == [
             (1, "PLAN-started", "step", "me", None, None),
             (2, "PLAN-progress", "step", None, None, None),
             (3, "PLAN-skipped", "step", None, None, None),
@@ -297,7 +297,7 @@ def test_hostile_text_of_a_run_that_was_fetched_is_harmless(main_checkout: Check
         run = str(store.record("x-complete", theirs, start="r").run)
         made = store.record("x-failed", None, run=run, trigger="step", agent=HOSTILE, errors=[HOSTILE])
         forged = store_text(
-            main_checkout, f"refs/checkpoints/{made.id}", codec.encode(replace(made, phase=f"{HOSTILE}-failed", state=theirs))
+            main_checkout, f"refs/checkpoints/{made.id}", codec.encode(replace(made, label=f"{HOSTILE}-failed", state=theirs))
         )
         main_checkout.git("update-ref", f"refs/ckpt/runs/{run}", main_checkout.git("rev-parse", forged))
         theirs["loop_state"] |= {"current_step": "PLAN", "step_status": "BLOCKED"}

@@ -118,7 +118,7 @@ def test_plan_to_pr(desk: Bench, tmp_path: Path) -> None:
     assert desk.checkout.git("--git-dir", str(remote), "show", "forge/plan:two.txt") == "2"
     assert desk.state(run)["pr_number"] == 7
     listed = json.loads(desk.call("list", "--run", run, "--json")[0])
-    (agent,) = [each["id"] for each in listed["checkpoints"] if each["phase"] == "run agent-complete"]
+    (agent,) = [each["id"] for each in listed["checkpoints"] if each["label"] == "run agent-complete"]
     result = json.loads(json.loads(desk.call("show", agent, "--json")[0])["attempt"]["result"])
     assert result["tokens"]["input"] >= INPUT_TOKENS
     assert bool(result.get("session")) is kit.has_sessions

@@ -94,7 +94,7 @@ def go_on(store: Store, run: str, sleep: Callable[[float], None] | None = None, 
 
 def labels(store: Store, run: str) -> list[str]:
     """Returns the phase labels of a run, oldest first."""
-    return [entry.phase for entry in reversed(store.list(Query(run=run)))]
+    return [entry.label for entry in reversed(store.list(Query(run=run)))]
 
 
 def checkpoints(store: Store, run: str) -> list[Checkpoint]:
@@ -172,6 +172,6 @@ class Counted:
 
 def attempt_of(store: Store, run: str, label: str) -> Attempt:
     """Returns the attempt of the newest checkpoint with a label."""
-    found = store.read(store.list(Query(run=run, phase=label))[0].id).attempt
+    found = store.read(store.list(Query(run=run, label=label))[0].id).attempt
     assert found is not None
     return found

@@ -135,7 +135,7 @@ class Project:
     def run(self) -> str | None:
         """Returns the id of the run; None where there is none yet."""
         with Store(Checkpoints(repository_of(self.checkout), adapter="plumbing")) as store:
-            found = [summary.id for summary in summaries(inside(store))]
+            found = [summary.run for summary in summaries(inside(store))]
         assert len(found) <= 1, found
         return found[0] if found else None
 
@@ -203,7 +203,7 @@ class Project:
         found = require_whole(self.checkout)
         chain = [found[name] for name in require_runs(self.checkout, found)[run]]
         assert (POST_COMMIT in {checkpoint.trigger for checkpoint in chain}) == self._hooks
-        labels = [split(checkpoint.phase) for checkpoint in chain if checkpoint.trigger == PHASE]
+        labels = [split(checkpoint.label) for checkpoint in chain if checkpoint.trigger == PHASE]
         assert [name for name, status in labels if status == "complete"] == [*PHASES, "run"]
         for phase in PHASES:
             numbers = attempts(chain, phase)
@@ -216,7 +216,7 @@ class Project:
 
 def attempts(chain: list[Checkpoint], phase: str) -> list[int]:
     """Returns the numbers of the attempts at a phase, as they began."""
-    return [each.attempt.number for each in chain if each.phase == f"{phase}-started" and each.attempt]
+    return [each.attempt.number for each in chain if each.label == f"{phase}-started" and each.attempt]
 
 
 def in_order(names: list[str]) -> list[str]:

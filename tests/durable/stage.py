@@ -139,12 +139,12 @@ class Stage:
     def checkpoint(self, run: str, label: str) -> Checkpoint:
         """Returns the newest checkpoint of a run with a label."""
         with self.store() as store:
-            return store.read(store.list(Query(run=run, phase=label))[0].id)
+            return store.read(store.list(Query(run=run, label=label))[0].id)
 
     def labels(self, run: str) -> list[str]:
         """Returns the phase labels of a run, oldest first, without those of files that were saved in between."""
         with self.store() as store:
-            found = [entry.phase for entry in reversed(store.list(Query(run=run)))]
+            found = [entry.label for entry in reversed(store.list(Query(run=run)))]
         return [label for label in found if not label.endswith("-progress")]
 
     def status(self, run: str) -> str:
@@ -154,7 +154,7 @@ class Stage:
     def lease(self, run: str) -> str:
         """Returns who drives a run, as people are told."""
         with self.store() as store:
-            (lease,) = (each.lease for each in store.runs() if each.id == run)
+            (lease,) = (each.lease for each in store.runs() if each.run == run)
         assert lease is not None
         return lease.sentence()
 

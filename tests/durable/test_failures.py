@@ -28,7 +28,7 @@ def test_it_is_recorded_and_comes_as_it_is(plain: Store, error: Exception, said:
         run.phase("research", Counted(error))
     assert raised.value is error
     newest = plain.newest(run.id)
-    assert (newest.phase, newest.errors, plain.runs()[0].status) == ("research-failed", (said,), "failed")
+    assert (newest.label, newest.errors, plain.runs()[0].status) == ("research-failed", (said,), "failed")
 
 
 def test_it_is_tried_again(plain: Store) -> None:
@@ -48,4 +48,4 @@ def test_many_errors_are_counted(plain: Store) -> None:
 def test_an_integer_that_json_cannot_hold_is_no_result(plain: Store) -> None:
     with pytest.raises(StateError, match=r"^/research: an integer is too long to be read again: "), Run.start(plain, "add-login") as run:
         run.phase("research", Counted(result=10**5000))
-    assert plain.newest(run.id).phase == "research-failed"
+    assert plain.newest(run.id).label == "research-failed"

@@ -104,7 +104,7 @@ class TestLatestResumable:
         store.record("manual-complete", {"n": 3})
         checkpoint = latest_resumable(inside(store))
         assert checkpoint is not None
-        assert (checkpoint.run, checkpoint.phase, checkpoint.state, checkpoint.errors) == (None, "plan-failed", {"n": 2}, ("no spec.md",))
+        assert (checkpoint.run, checkpoint.label, checkpoint.state, checkpoint.errors) == (None, "plan-failed", {"n": 2}, ("no spec.md",))
         store.record("b-failed", {}, run=run, trigger=PHASE)
         assert found(latest_resumable(inside(store))) == (run, "b-failed")
 
@@ -133,7 +133,7 @@ def cleaned(store: Store, days: int = 0) -> tuple[int, int]:
 
 
 def found(checkpoint: Checkpoint | None) -> tuple[str | None, str] | None:
-    return None if checkpoint is None else (checkpoint.run, checkpoint.phase)
+    return None if checkpoint is None else (checkpoint.run, checkpoint.label)
 
 
 class TestCleanup:
@@ -169,7 +169,7 @@ class TestCleanup:
         assert cleaned(store) == (1, 0)
         assert not os.path.isdir(run.path)
         assert Path(other.path, "mine").read_text() == "x"
-        assert [each.id for each in store.runs()] == [other.id]
+        assert [each.run for each in store.runs()] == [other.id]
 
 
 class TestCleanupOfRuns:
@@ -207,7 +207,7 @@ def test_rlm_01_nothing_need_be_there_before(make_checkout: Callable[..., Checko
     with Store.open(make_checkout("new").path) as store:
         assert store.list()[:] == []
         store.record("research-complete", {})
-        assert [entry.phase for entry in store.list()] == ["research-complete"]
+        assert [entry.label for entry in store.list()] == ["research-complete"]
 
 
 def test_rlm_02_the_name_is_a_uuid_version_4_and_equals_the_id(main_checkout: Checkout) -> None:

@@ -44,7 +44,7 @@ class TestTogether:
         note_transactions(checkout, log)
         assert run.phase("quick", lambda: 7) == 7
         made = checkpoints(store, run.id)[-2:]
-        assert [each.phase for each in made] == ["quick-started", "quick-complete"]
+        assert [each.label for each in made] == ["quick-started", "quick-complete"]
         assert transactions(log) == [[layout.CHECKPOINTS + each.id for each in made]]
         assert made[0].timestamp < made[1].timestamp
         require_one_line(store, run.id)
@@ -55,7 +55,7 @@ class TestTogether:
         with pytest.raises(ZeroDivisionError):
             run.phase("quick", lambda: 1 // 0)
         made = require_one_line(store, run.id)[-2:]
-        assert [each.phase for each in made] == ["quick-started", "quick-failed"]
+        assert [each.label for each in made] == ["quick-started", "quick-failed"]
         assert transactions(log) == [[layout.CHECKPOINTS + each.id for each in made]]
 
     def test_each_has_the_files_and_the_state_of_its_moment(self, run: Run) -> None:
@@ -85,7 +85,7 @@ class TestTogether:
 
     def test_whoever_looks_within_the_run_sees_the_start(self, run: Run) -> None:
         seen: list[str] = []
-        run.phase("quick", lambda: seen.append(run.newest.phase))
+        run.phase("quick", lambda: seen.append(run.newest.label))
         run.phase("again", lambda: seen.append(labels(run.store, run.id)[-1]))
         assert seen == ["quick-started", "again-started"]
         require_one_line(run.store, run.id)
@@ -97,7 +97,7 @@ class TestTogether:
 
         run.phase("outer", work)
         names = ["outer-started", "outer-progress", "inner-started", "inner-complete", "outer-complete"]
-        assert [each.phase for each in require_one_line(run.store, run.id)[-5:]] == names
+        assert [each.label for each in require_one_line(run.store, run.id)[-5:]] == names
 
     def test_what_others_record_meanwhile_stays(self, run: Run, plain: Store) -> None:
         def work() -> None:
@@ -105,7 +105,7 @@ class TestTogether:
 
         run.phase("quick", work)
         found = require_one_line(run.store, run.id)
-        assert [each.phase for each in found[-3:]] == ["someone-complete", "quick-started", "quick-complete"]
+        assert [each.label for each in found[-3:]] == ["someone-complete", "quick-started", "quick-complete"]
 
     def test_a_driver_that_lost_its_lease_records_neither(self, run: Run, plain: Store) -> None:
         def work() -> None:
@@ -124,7 +124,7 @@ class TestTogether:
         flag.unlink()
         run.phase("next", lambda: None)
         names = ["quick-started", "quick-complete", "next-started", "next-complete"]
-        assert [each.phase for each in require_one_line(run.store, run.id)[-4:]] == names
+        assert [each.label for each in require_one_line(run.store, run.id)[-4:]] == names
         assert run.unwritten == []
 
 
@@ -140,7 +140,7 @@ class TestLater:
 
         run.phase("slow", work)
         assert found == ["slow-started"]
-        assert [each.phase for each in require_one_line(run.store, run.id)[-2:]] == ["slow-started", "slow-complete"]
+        assert [each.label for each in require_one_line(run.store, run.id)[-2:]] == ["slow-started", "slow-complete"]
 
     def test_it_is_done_once_and_after_a_while(self) -> None:
         done: list[float] = []
@@ -224,7 +224,7 @@ class TestKilled:
         for number in range(3):
             assert killed_at_once(checkout, run.id, number) == -9
         with go_on(store, run.id) as again:
-            made = [each for each in checkpoints(store, run.id) if each.phase == "poison-started"]
+            made = [each for each in checkpoints(store, run.id) if each.label == "poison-started"]
             assert [each.attempt.number for each in made if each.attempt] == [1, 2, 3]
             again.pause()
         require_one_line(store, run.id)
@@ -249,7 +249,7 @@ class TestKilled:
         with go_on(store, run.id) as resumed, pytest.raises(PhaseBlocked):
             resumed.phase("poison", dies)
         found = require_one_line(store, run.id)
-        assert [each.attempt.number for each in found if each.attempt and each.phase == "poison-started"] == [1, 2, 3, 4]
+        assert [each.attempt.number for each in found if each.attempt and each.label == "poison-started"] == [1, 2, 3, 4]
 
     @pytest.mark.usefixtures("unhurried")
     def test_what_was_written_down_is_what_is_recorded(self, run: Run, store: Store) -> None:
@@ -261,7 +261,7 @@ class TestKilled:
             assert again.phase("quick", lambda: 3) == 3
         names = ["quick-started", "quick-started", "quick-complete", "run-complete"]
         found = require_one_line(store, run.id)
-        assert [each.phase for each in found[-4:]] == names
+        assert [each.label for each in found[-4:]] == names
         attempts = [each.attempt for each in found[-4:-1] if each.attempt]
         assert [(each.number, each.recoveries) for each in attempts] == [(1, 0), (2, 1), (2, 1)]
 
@@ -281,7 +281,7 @@ class TestKilled:
             assert labels(store, run.id)[-1] == "first-complete"
             again.phase("quick", lambda: None)
             again.phase("more", lambda: None)
-        assert [each.phase for each in checkpoints(store, run.id)[-3:]] == ["more-started", "more-complete", "run-complete"]
+        assert [each.label for each in checkpoints(store, run.id)[-3:]] == ["more-started", "more-complete", "run-complete"]
 
     @pytest.mark.usefixtures("unhurried")
     def test_what_was_written_down_by_others_announces_nothing(self, run: Run, store: Store, checkout: Checkout) -> None:
@@ -300,7 +300,7 @@ class TestKilled:
         with go_on(store, run.id) as again:
             again.phase("quick", lambda: None)
             again.pause()
-        assert [each.phase for each in require_one_line(store, run.id)[-3:]] == ["someone-complete", "quick-started", "quick-complete"]
+        assert [each.label for each in require_one_line(store, run.id)[-3:]] == ["someone-complete", "quick-started", "quick-complete"]
 
     def _killed(self, run: Run) -> str:
         """Kills the driver as the work of a phase begins; returns the oid of what it had written down."""

@@ -137,7 +137,7 @@ class TestWithin:
 
         run.phase("quick", work)
         found = require_one_line(run.store, run.id)
-        trees = [(each.phase, each.tree is not None) for each in found[-4:]]
+        trees = [(each.label, each.tree is not None) for each in found[-4:]]
         assert trees == [("quick-started", True), ("first-started", False), ("first-complete", False), ("quick-complete", False)]
 
     def test_the_phase_itself_can_be_restarted(self, run: Run) -> None:
@@ -155,7 +155,7 @@ class TestWithin:
     def test_that_it_is_to_be_redone_can_be_recorded(self, run: Run) -> None:
         run.phase("quick", lambda: run.redo("quick", record=True))
         names = ["quick-started", "rewind-complete", "quick-complete"]
-        assert [each.phase for each in require_one_line(run.store, run.id)[-3:]] == names
+        assert [each.label for each in require_one_line(run.store, run.id)[-3:]] == names
 
     @pytest.mark.parametrize("words", [("switch", "--quiet", "-c", "two"), ("checkout", "--quiet", "--detach")])
     def test_each_has_the_branch_of_its_moment(self, run: Run, checkout: Checkout, tmp_path: Path, words: tuple[str, ...]) -> None:
@@ -184,7 +184,7 @@ class TestWithin:
         assert done == []
         del run.state["lock"]
         run.phase("quick", lambda: None)
-        assert [each.phase for each in require_one_line(run.store, run.id)[-2:]] == ["quick-started", "quick-complete"]
+        assert [each.label for each in require_one_line(run.store, run.id)[-2:]] == ["quick-started", "quick-complete"]
 
     def test_without_another_thread_it_is_recorded_at_once(self, run: Run, plain: Store, monkeypatch: pytest.MonkeyPatch) -> None:
         def refuses(_: threading.Thread) -> None:
@@ -215,7 +215,7 @@ class TestFullDisk:
             resource.setrlimit(resource.RLIMIT_FSIZE, before)
         run.phase("next", lambda: None)
         names = ["quick-started", "quick-complete", "next-started", "next-complete"]
-        assert [each.phase for each in require_one_line(run.store, run.id)[-4:]] == names
+        assert [each.label for each in require_one_line(run.store, run.id)[-4:]] == names
         assert run.unwritten == []
 
 
@@ -238,11 +238,11 @@ class TestForked:
             child = os.fork()
             if not child:
                 signal.alarm(20)
-                os._exit(0 if run.newest.phase == "quick-started" else 1)
+                os._exit(0 if run.newest.label == "quick-started" else 1)
             return os.waitpid(child, 0)[1]
 
         assert run.phase("quick", work) == 0
-        assert [each.phase for each in require_one_line(run.store, run.id)[-2:]] == ["quick-started", "quick-complete"]
+        assert [each.label for each in require_one_line(run.store, run.id)[-2:]] == ["quick-started", "quick-complete"]
 
 
 class TestOthers:
@@ -258,19 +258,19 @@ class TestOthers:
 
         run.phase("quick", work)
         names = ["someone-complete", "quick-started", "quick-complete"]
-        assert [each.phase for each in require_one_line(run.store, run.id)[-3:]] == names
+        assert [each.label for each in require_one_line(run.store, run.id)[-3:]] == names
 
     def test_whoever_lost_the_run_still_sees_what_is_known_of_it(self, run: Run, plain: Store) -> None:
         def work() -> None:
             take_over(plain, run.id)
-            assert run.newest.phase == "first-complete"
+            assert run.newest.label == "first-complete"
             assert labels(run.store, run.id)[-1] == "first-complete"
 
         with pytest.raises(LeaseLost):
             run.phase("quick", work)
-        assert run.newest.phase == "first-complete"
+        assert run.newest.label == "first-complete"
         run.close()
-        assert run.newest.phase == "first-complete"
+        assert run.newest.label == "first-complete"
 
     def test_a_run_that_is_closed_records_nothing_more(self, run: Run, checkout: Checkout, plain: Store, tmp_path: Path) -> None:
         flag = tmp_path / "full"
@@ -278,7 +278,7 @@ class TestOthers:
         run.phase("quick", flag.touch)
         run.close()
         flag.unlink()
-        assert run.newest.phase == "first-complete"
+        assert run.newest.label == "first-complete"
         assert labels(plain, run.id)[-1] == "first-complete"
         run.unwritten.clear()
 
@@ -307,4 +307,4 @@ def test_a_handler_of_signals_may_close_a_run_while_its_driver_writes(run: Run) 
     driver.start()
     driver.join(60)
     assert not driver.is_alive()
-    assert [each.phase for each in require_one_line(run._store, run.id)[-2:]] == ["quick-started", "quick-complete"]
+    assert [each.label for each in require_one_line(run._store, run.id)[-2:]] == ["quick-started", "quick-complete"]

@@ -28,7 +28,7 @@ def test_its_command_is_ended(plain: Store, main_checkout: Checkout, tmp_path: P
             return False
         with Store.open(main_checkout.path, adapter="plumbing") as beside:
             leases = inside(beside).leases
-            found = leases.read(beside.runs()[0].id)
+            found = leases.read(beside.runs()[0].run)
             assert found is not None
             try:
                 leases.swap(replace(found[1], token=found[1].token + 1, holder="somebody in a hurry"), found[0])
@@ -42,5 +42,5 @@ def test_its_command_is_ended(plain: Store, main_checkout: Checkout, tmp_path: P
         Pipelines(plain).run("ci")
     somebody.join()
     assert ends(int(pid.read_text()))
-    assert [entry.phase for entry in plain.list(Query(status="started"))] == ["one-started", "run-started"]
+    assert [entry.label for entry in plain.list(Query(status="started"))] == ["one-started", "run-started"]
     assert len(plain.list()) == 2

@@ -101,7 +101,7 @@ def test_after_a_failure_too(store: Store, checkout: Checkout) -> None:
 def test_what_a_milestone_holds(plain: Store, main_checkout: Checkout) -> None:
     with Run.start(plain, "Add login!", adapter="plumbing") as run:
         run.phase("count", counting(run, main_checkout, never), conduct=RESET)
-    found = [plain.read(entry.id) for entry in reversed(plain.list()) if entry.phase == "count-progress"]
+    found = [plain.read(entry.id) for entry in reversed(plain.list()) if entry.label == "count-progress"]
     assert [(each.trigger, each.message, each.state) for each in found] == [
         ("loop", f"number {number}", {"seen": list(range(1, number + 1))}) for number in range(1, 6)
     ]

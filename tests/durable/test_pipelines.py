@@ -96,7 +96,7 @@ class TestARun:
         define("exit 3")
         with pytest.raises(PhaseFailed) as caught:
             Pipelines(plain).run("ci")
-        run = plain.runs()[0].id
+        run = plain.runs()[0].run
         assert caught.value.hint == f"see more: git ckpt status {run}; to go on: git ckpt resume {run}"
         define("true")
         with pytest.raises(CkptError, match="was started with something else: phase 'one': run"):
@@ -111,7 +111,7 @@ class TestARun:
     def test_that_is_taken_back(self, plain: Store, define: Callable[[str], None]) -> None:
         define("echo 1 >>one")
         outcome = Pipelines(plain).run("ci")
-        first = next(entry.id for entry in reversed(plain.list()) if entry.phase == "one-complete")
+        first = next(entry.id for entry in reversed(plain.list()) if entry.label == "one-complete")
         told = Told()
         back = Pipelines(plain, told).resume(outcome.run, rewind=plain.read(first))
         assert told.said == ["ci", ("two", 2, 2, 2), ("two", "complete")]
@@ -124,7 +124,7 @@ class TestARun:
         (run,) = plain.runs()
         (Path(str(run.path)) / "go").touch()
         first, second = (Pipelines(plain).run("ci", key="nightly") for _ in range(2))
-        assert (first.run, second.run, first.was_complete, second.was_complete) == (run.id, run.id, False, True)
+        assert (first.run, second.run, first.was_complete, second.was_complete) == (run.run, run.run, False, True)
         with pytest.raises(UsageError, match="input 'word'"):
             Pipelines(plain).run("ci", {"word": "other"}, key="nightly")
 
@@ -132,7 +132,7 @@ class TestARun:
         define("exit 1")
         with pytest.raises(PhaseFailed):
             Pipelines(plain).run("ci")
-        with Run.resume(plain, plain.runs()[0].id) as run, pytest.raises(LeaseHeld):
+        with Run.resume(plain, plain.runs()[0].run) as run, pytest.raises(LeaseHeld):
             Pipelines(plain).resume(run.id)
 
 

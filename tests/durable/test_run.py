@@ -90,7 +90,7 @@ def test_what_fails_is_recorded_with_its_files_and_errors_and_raised(store: Stor
     with pytest.raises(ValueError, match="no"), run:
         run.phase("research", work)
     newest = inside(store).heads.read(RUN)
-    assert (newest.phase, newest.errors, newest.state) == ("research-failed", ("ValueError: no\nway",), {"whole": {"of": "it"}})
+    assert (newest.label, newest.errors, newest.state) == ("research-failed", ("ValueError: no\nway",), {"whole": {"of": "it"}})
     assert checkout.git("show", f"refs/ckpt/trees/{newest.id}:files/half.txt") == "half"
     assert newest.attempt is not None
     assert (newest.attempt.number, newest.attempt.ended, newest.attempt.retry_at) == (1, "failed", None)
@@ -104,7 +104,7 @@ def test_what_fails_is_recorded_with_its_files_and_errors_and_raised(store: Stor
 def test_ctrl_c_is_recorded_as_interrupted(plain: Store) -> None:
     with pytest.raises(KeyboardInterrupt), Run.start(plain, "Add login!", adapter="plumbing") as run:
         run.phase("research", Counted(KeyboardInterrupt()))
-    assert (inside(plain).heads.read(RUN).phase, inside(plain).heads.read(RUN).errors) == ("research-failed", ("interrupted",))
+    assert (inside(plain).heads.read(RUN).label, inside(plain).heads.read(RUN).errors) == ("research-failed", ("interrupted",))
     assert summary(inside(plain), RUN).lease is None
 
 
@@ -114,7 +114,7 @@ def test_retries_wait_longer_each_time_and_number_their_attempts(plain: Store, s
     with go_on(plain, RUN, sleeper) as run:
         assert run.phase("research", work, conduct=TWICE) == 3
     assert labels(plain, RUN)[1:-1] == [f"research-{status}" for status in (*("started", "failed") * 2, "started", "complete")]
-    failed = [plain.read(entry.id) for entry in reversed(plain.list(Query(run=RUN, phase="research-failed")))]
+    failed = [plain.read(entry.id) for entry in reversed(plain.list(Query(run=RUN, label="research-failed")))]
     waits = [times.from_text(str(each.attempt.retry_at)) - each.time for each in failed if each.attempt]
     assert waits == [9 * times.MICRO, 29 * times.MICRO], "10 s, then 30 s, less the look at the clock for the timestamp"
     assert sleeper.slept > 10
@@ -203,7 +203,7 @@ def test_after_too_many_crashes_the_run_is_blocked(plain: Store, sleeper: Sleepe
     assert caught.value.exit_code == 4
     assert caught.value.message == "phase 'research' ended 3 times without anybody having seen why; the limit is 2"
     assert work.calls == []
-    assert (inside(plain).heads.read(RUN).phase, summary(inside(plain), RUN).status) == ("research-blocked", "blocked")
+    assert (inside(plain).heads.read(RUN).label, summary(inside(plain), RUN).status) == ("research-blocked", "blocked")
 
 
 @pytest.mark.long
@@ -266,7 +266,7 @@ def test_files_are_saved_while_a_phase_runs_and_at_each_commit(store: Store, che
     with Run.start(store, "Add login!", adapter="plumbing") as run:
         run.phase("work", work, conduct=Conduct(autosave=50_000))
         run.pause()
-    saved = [entry for entry in reversed(store.list(Query(run=RUN))) if entry.phase == "work-progress"]
+    saved = [entry for entry in reversed(store.list(Query(run=RUN))) if entry.label == "work-progress"]
     assert checkout.git("show", f"refs/ckpt/trees/{saved[0].id}:files/a.txt") == "one"
     assert saved[-1].git_sha != saved[0].git_sha
     assert [entry.trigger for entry in saved] == ["phase"] * len(saved)
@@ -317,7 +317,7 @@ def test_a_checkpoint_that_cannot_be_written_does_not_stop_the_work(store: Store
     assert labels(store, RUN) == [
         *("run-started", "one-started", "one-complete", "two-started", "two-complete", "three-started", "three-complete", "run-complete"),
     ]
-    two = store.read(store.list(Query(run=RUN, phase="two-complete"))[0].id)
+    two = store.read(store.list(Query(run=RUN, label="two-complete"))[0].id)
     assert two.state == {}, "the state is that of its time"
     assert "two-started could not be recorded" in (Path(inside(store).repository.private_dir) / "log").read_text()
     assert timeline.read(inside(store), RUN).unwritten == []
@@ -370,7 +370,7 @@ def test_checkpoints_say_how_far_the_pipeline_has_come(plain: Store) -> None:
     with Run.start(plain, "Add login!", adapter="plumbing") as run:
         run._active.change(replace(run._active.pipeline, phases=("one", "two")))
         run.phase("two", Counted())
-    progress = plain.read(plain.list(Query(run=RUN, phase="two-complete"))[0].id).progress
+    progress = plain.read(plain.list(Query(run=RUN, label="two-complete"))[0].id).progress
     assert progress is not None
     assert (progress.current_phase, progress.total_phases) == (2, 2)
 
@@ -427,4 +427,4 @@ def test_a_deadline_belongs_to_the_run(plain: Store, clock: Clock) -> None:
 def test_what_asks_to_be_tried_later_leaves_the_run_paused(plain: Store) -> None:
     with pytest.raises(PhaseDeferred), Run.start(plain, "Add login!", adapter="plumbing") as run:
         run.phase("work", Counted(PhaseDeferred("the service is down")))
-    assert (inside(plain).heads.read(RUN).phase, summary(inside(plain), RUN).status) == ("work-partial", "paused")
+    assert (inside(plain).heads.read(RUN).label, summary(inside(plain), RUN).status) == ("work-partial", "paused")

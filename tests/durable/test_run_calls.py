@@ -64,7 +64,7 @@ def test_a_run_goes_back_to_a_checkpoint_of_its_own_alone(plain: Store) -> None:
         other.pause()
     with Run.start(plain, "add-login") as run:
         run.phase("one", lambda: Path(run.path, "one").touch())
-        (entry,) = plain.list(Query(run=run.id, phase="one-complete"))
+        (entry,) = plain.list(Query(run=run.id, label="one-complete"))
         run.phase("two", lambda: Path(run.path, "two").touch())
         before = run.newest
         for wrong, whose in ((foreign, "of no run"), (other.newest.id, f"of run {other.id}")):
@@ -118,7 +118,7 @@ def test_a_program_that_never_looks_is_stopped_by_the_same_call(main_checkout: C
 
 def test_a_run_is_begun_for_others_to_drive(plain: Store) -> None:
     first, is_new = Run.begin(plain, "nightly", key="monday", state={"n": 1})
-    assert (is_new, first.phase, first.state) == (True, "run-started", {"n": 1})
+    assert (is_new, first.label, first.state) == (True, "run-started", {"n": 1})
     assert [(info.status, info.lease, info.path) for info in plain.runs()] == [("open", None, None)]
     assert Run.begin(plain, "another name", key="monday", state={"n": 2}) == (first, False)
     assert Path(plain.resume(first).path, "README").read_text() == "hello\n"
@@ -140,7 +140,7 @@ def test_a_fork_is_begun_for_others_to_drive(plain: Store) -> None:
         run.phase("write", lambda: None)
     fork = Run.begin_fork(plain, run.newest.id, "two")
     assert (str(fork.run)[16:], fork.forked_from, fork.state) == ("two", run.newest.id, {"n": 1})
-    assert {info.id: info.status for info in plain.runs()} == {run.id: "complete", fork.run: "open"}
+    assert {info.run: info.status for info in plain.runs()} == {run.id: "complete", fork.run: "open"}
     with Run.resume(plain, str(fork.run)) as other:
         assert other.state == {"n": 1}
 

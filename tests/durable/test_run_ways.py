@@ -86,7 +86,7 @@ def test_a_phase_may_be_skipped_with_a_result(plain: Store) -> None:
     with Run.start(plain, "Add login!", adapter="plumbing") as run:
         run.skip("research", ["given"], message="it was given")
         assert run.phase("research", Counted(result="never")) == ["given"]
-    skipped = plain.read(plain.list(Query(run=RUN, phase="research-skipped"))[0].id)
+    skipped = plain.read(plain.list(Query(run=RUN, label="research-skipped"))[0].id)
     assert skipped.message == "it was given"
 
 
@@ -110,15 +110,15 @@ def test_a_run_is_taken_back_to_an_earlier_checkpoint(store: Store, checkout: Ch
         for name in ("one", "two"):
             run.state[name] = True
             run.phase(name, lambda name=name: Path(run.path, name).write_text(name))
-        earlier = store.read(store.list(Query(run=RUN, phase="one-complete"))[0].id)
+        earlier = store.read(store.list(Query(run=RUN, label="one-complete"))[0].id)
         Path(run.path, "unsaved").write_text("precious")
         run.rewind(earlier)
         assert sorted(path.name for path in Path(run.path).iterdir()) == [".git", "README", "one"]
         assert (run.state, list(run.completed)) == ({"one": True}, ["one"])
         run.pause()
     head = inside(store).heads.read(RUN)
-    assert (head.phase, head.rewound_to) == ("rewind-complete", earlier.id)
-    before = store.list(Query(run=RUN, phase="rewind-started"))[0]
+    assert (head.label, head.rewound_to) == ("rewind-complete", earlier.id)
+    before = store.list(Query(run=RUN, label="rewind-started"))[0]
     assert checkout.git("show", f"refs/ckpt/trees/{before.id}:files/unsaved") == "precious"
     with go_on(store, RUN) as run:
         assert run.phase("one", Counted(result="never")) == 3
@@ -149,7 +149,7 @@ def test_nothing_is_taken_back_while_what_is_newer_cannot_be_recorded(plain: Sto
             run.phase(name, lambda name=name: Path(run.path, name).write_text(name))
         flag.touch()
         with pytest.raises(CkptError, match="is not taken back, as it could not be recorded as it is now") as caught:
-            run.rewind(plain.list(Query(run=RUN, phase="one-complete"))[0].id)
+            run.rewind(plain.list(Query(run=RUN, label="one-complete"))[0].id)
         assert str(caught.value.hint).endswith(" --rewind")
         assert sorted(path.name for path in Path(run.path).iterdir()) == [".git", "README", "one", "two"]
         assert not run.unwritten
@@ -164,7 +164,7 @@ def test_a_fork_goes_on_by_itself(store: Store, checkout: Checkout) -> None:
         run.phase("one", lambda: Path(run.path, "one").write_text("one"))
         run.phase("two", Counted(result=2))
     before = inside(store).heads.read(RUN)
-    earlier = store.read(store.list(Query(run=RUN, phase="one-complete"))[0].id)
+    earlier = store.read(store.list(Query(run=RUN, label="one-complete"))[0].id)
     first = fork(inside(store), earlier)
     assert (first.forked_from, first.sequence, first.parent, first.state) == (earlier.id, 1, None, {"a": 1})
     with go_on(store, str(first.run)) as forked:

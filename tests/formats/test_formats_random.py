@@ -74,7 +74,7 @@ JSON = st.recursive(
 def checkpoint(**values: Any) -> Checkpoint:
     usual: dict[str, Any] = {
         "id": "6f9619ff-8b86-4d11-b42d-00c04fc964ff",
-        "phase": "research-failed",
+        "label": "research-failed",
         "timestamp": "2026-01-05T10:00:00.000001Z",
         "git_sha": "",
         "trigger": "phase",
@@ -114,7 +114,7 @@ def test_a_run_of_forge(plan: str, error: str, status: str, unknown: dict[str, s
     assert kept == table
     assert record.errors == ((error,) if error else ())
     written = forge.write(
-        checkpoint(run="20260217-120000-x", sequence=1, state=record.state, errors=record.errors, phase="run agent-failed"), []
+        checkpoint(run="20260217-120000-x", sequence=1, state=record.state, errors=record.errors, label="run agent-failed"), []
     )
     again = forge.read(Source("x.yaml", written))
     assert {key: again.state[key] for key in more} == more

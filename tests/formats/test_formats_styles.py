@@ -33,7 +33,7 @@ def test_toml_of_quasar(path: Path) -> None:
     record = quasar.read(Source(path.name, path.read_bytes()))
     losses: list[str] = []
     written = quasar.write(
-        Checkpoint(id="x", phase=record.phase, timestamp="2026-01-01T00:00:00Z", git_sha="", trigger="import:quasar", state=record.state),
+        Checkpoint(id="x", label=record.phase, timestamp="2026-01-01T00:00:00Z", git_sha="", trigger="import:quasar", state=record.state),
         losses,
     )
     expected = path.read_text("utf-8", "replace").replace("2026-02-28T23:16:02.408934-05:00", "2026-03-01T04:16:02.408934Z")
@@ -97,6 +97,6 @@ def test_go_writes_no_exponents_and_no_zeros_at_the_end_of_a_second() -> None:
     changed = re.sub(r"^max_budget_usd = .*$", "max_budget_usd = 1000000000000000000000.0", changed, flags=re.MULTILINE)
     record = quasar.read(Source("x.toml", changed.encode()))
     again = quasar.write(
-        Checkpoint(id="x", phase="a-failed", timestamp="2026-01-01T00:00:00Z", git_sha="", trigger="x", state=record.state), []
+        Checkpoint(id="x", label="a-failed", timestamp="2026-01-01T00:00:00Z", git_sha="", trigger="x", state=record.state), []
     )
     assert again.decode() == changed

@@ -88,7 +88,7 @@ def full_document(id_: str, run: str, sequence: int, tree: str, head: str) -> Ch
     key = f"key {ESCAPES}"
     return Checkpoint(
         id=id_,
-        phase=f"{ESCAPES}-blocked",
+        label=f"{ESCAPES}-blocked",
         timestamp=TIME.format(1),
         git_sha=head,
         trigger="phase",

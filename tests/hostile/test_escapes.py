@@ -178,7 +178,7 @@ def test_a_command_that_is_advised_can_be_pasted(main_checkout: Checkout, phase:
 
     escapes.documents_full_of_escapes(main_checkout)
     document = codec.decode(main_checkout.git("cat-file", "blob", f"refs/checkpoints/{FIRST}").encode(), f"refs/checkpoints/{FIRST}")
-    blocked = replace(document, phase=f"{phase}-blocked", attempt=replace(document.attempt, phase=phase) if document.attempt else None)
+    blocked = replace(document, label=f"{phase}-blocked", attempt=replace(document.attempt, phase=phase) if document.attempt else None)
     oid = main_checkout.git("hash-object", "-w", "--stdin", data=codec.encode(blocked))
     main_checkout.git("update-ref", f"refs/checkpoints/{FIRST}", oid)
     main_checkout.git("update-ref", "-d", f"refs/checkpoints/{SECOND}")

@@ -336,7 +336,7 @@ def claims(victim: Stage, run: str, label: str) -> None:
     text = here.git("cat-file", "blob", newest)
     found = codec.decode(text.encode(), f"refs/ckpt/runs/{run}")
     files = None if found.worktree is None else replace(found.worktree, dirty=False, tree=None)
-    forged = replace(found, id=LATER, parent=found.id, sequence=(found.sequence or 0) + 1, phase=label, trigger="phase", worktree=files)
+    forged = replace(found, id=LATER, parent=found.id, sequence=(found.sequence or 0) + 1, label=label, trigger="phase", worktree=files)
     here.git("update-ref", f"refs/checkpoints/{LATER}", here.git("hash-object", "-w", "--stdin", data=codec.encode(forged)))
 
 

@@ -66,7 +66,7 @@ CHECKPOINT = Checkpoint(
     run="20261121-201500-add-login",
     parent=PARENT,
     sequence=7,
-    phase="research-complete",
+    label="research-complete",
     timestamp="2026-11-21T20:15:00.123456Z",
     git_sha=SHA,
     branch="feature/login",
@@ -79,7 +79,7 @@ CHECKPOINT = Checkpoint(
     state={"n": 2**64, "planning": {"owner": None, "steps": [1, 2.0, "three"]}},
 )
 
-SMALL = Checkpoint(id=ID, phase="commit-complete", timestamp="2026-11-21T20:15:00Z", git_sha="", trigger="manual")
+SMALL = Checkpoint(id=ID, label="commit-complete", timestamp="2026-11-21T20:15:00Z", git_sha="", trigger="manual")
 SMALL_DOCUMENT = f"""\
 version = 1
 id = "{ID}"
@@ -158,7 +158,7 @@ DRIVEN = Checkpoint(
     id=ID,
     run="20261121-201500-add-login",
     sequence=3,
-    phase="build-failed",
+    label="build-failed",
     timestamp="2026-11-21T20:15:00Z",
     git_sha=SHA,
     trigger="phase",

@@ -304,7 +304,7 @@ def test_a_document_larger_than_is_allowed_is_refused_before_it_is_looked_at() -
 )
 def test_the_writer_refuses_what_readers_would(state: dict[str, Any], problem: str) -> None:
     with pytest.raises(StateError) as caught:
-        codec.encode(Checkpoint(id=SMALL.id, phase="a-complete", timestamp=SMALL.timestamp, git_sha="", trigger="manual", state=state))
+        codec.encode(Checkpoint(id=SMALL.id, label="a-complete", timestamp=SMALL.timestamp, git_sha="", trigger="manual", state=state))
     assert caught.value.problem.startswith(problem)
     assert caught.value.hint
 
@@ -362,7 +362,7 @@ def test_the_longest_integers_that_readers_take_are_written_and_no_longer_ones(s
 @pytest.mark.long
 def test_a_wide_state_and_a_long_one_come_back() -> None:
     state = {"text": "line\n" * 200_000, "wide": {f"k{number}": number for number in range(50_001)}, "many": [1.5] * 100_001}
-    checkpoint = Checkpoint(id=SMALL.id, phase="a-complete", timestamp=SMALL.timestamp, git_sha="", trigger="manual", state=state)
+    checkpoint = Checkpoint(id=SMALL.id, label="a-complete", timestamp=SMALL.timestamp, git_sha="", trigger="manual", state=state)
     data = codec.encode(checkpoint)
     assert codec.decode(data, REF).state == state
     assert codec.decode_header(data, REF).state == {}

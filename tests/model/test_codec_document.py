@@ -100,7 +100,7 @@ def test_the_hook_and_the_library_write_the_same_bytes() -> None:
 
 def test_a_checkpoint_knows_its_time_its_phase_and_its_status() -> None:
     assert (CHECKPOINT.time, CHECKPOINT.phase_name, CHECKPOINT.status) == (1_795_292_100_123_456, "research", "complete")
-    assert (replace(SMALL, phase="research").phase_name, replace(SMALL, phase="research").status) == ("research", "")
+    assert (replace(SMALL, label="research").phase_name, replace(SMALL, label="research").status) == ("research", "")
 
 
 @pytest.mark.parametrize(

@@ -62,7 +62,7 @@ def test_plain_documents_are_read(checkpoint: Checkpoint) -> None:
     checkpoint = replace(checkpoint, forked_from=None, rewound_to=None, timestamp="2026-11-21T20:16:35.123456Z")
     assert agree(codec.encode(checkpoint))
     for phase in ("plan", "a-b-failed", "-complete", "x-", "é-started"):
-        assert rows_agree(codec.encode(replace(checkpoint, phase=phase)))
+        assert rows_agree(codec.encode(replace(checkpoint, label=phase)))
 
 
 BASE = codec.encode(replace(PLAIN, forked_from=None, rewound_to=None, timestamp="2026-11-21T20:16:35.123456Z")).decode()

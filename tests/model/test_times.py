@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -11,6 +12,7 @@ from hypothesis import strategies as st
 from gitckpt.model import times
 from gitckpt.model.errors import UsageError
 from tests.conftest import examples
+from tests.model.example_documents import CHECKPOINT
 
 quick = settings(max_examples=examples(200), deadline=None, database=None)
 EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
@@ -315,3 +317,25 @@ def test_dates_are_remembered_and_not_all_of_them(monkeypatch: pytest.MonkeyPatc
     assert [times.to_text(day * 86_400 * times.MICRO) for day in days[:4]] == texts[:4]
     assert remembered == {day: text[:10] for day, text in zip(days[:4], texts, strict=False)}
     assert [times.to_text(days[4] * 86_400 * times.MICRO), remembered] == [texts[4], {days[4]: texts[4][:10]}]
+
+
+def test_an_instant_and_a_timestamp_are_an_aware_datetime_and_back() -> None:
+    text = "2026-11-21T20:15:00.123456Z"
+    when = datetime.datetime(2026, 11, 21, 20, 15, 0, 123456, tzinfo=datetime.UTC)
+    assert [times.as_datetime(each) for each in (text, times.from_text(text))] == [when, when]
+    assert (
+        times.as_instant(when) == times.as_instant(when.astimezone(datetime.timezone(datetime.timedelta(hours=5)))) == times.from_text(text)
+    )
+    assert CHECKPOINT.datetime == times.as_datetime(CHECKPOINT.time)
+
+
+@pytest.mark.parametrize("instant", ["yesterday", None, 10**20])
+def test_what_is_no_instant_is_no_datetime(instant: Any) -> None:
+    with pytest.raises(UsageError, match=r"^instant: must be microseconds since the epoch or a timestamp, not "):
+        times.as_datetime(instant)
+
+
+@pytest.mark.parametrize("when", [datetime.datetime(2026, 1, 1), 7])
+def test_a_datetime_without_a_zone_could_be_any_instant(when: Any) -> None:
+    with pytest.raises(UsageError, match=r"^when: must be a datetime with a time zone, not "):
+        times.as_instant(when)

@@ -203,7 +203,7 @@ def test_where_it_cannot_be_noted_there_is_a_checkpoint_all_the_same(plain: Stor
 def extended(path: str, worker: int) -> list[str]:
     """Extends the only run, again and again, from a process of its own; returns the ids."""
     with Store(Checkpoints(discover(path), adapter="plumbing")) as store:
-        (run,) = (each.id for each in store.runs())
+        (run,) = (each.run for each in store.runs())
         return [store.record(f"w{worker}-complete", {"n": n}, run=run).id for n in range(6)]
 
 
@@ -260,7 +260,7 @@ def test_a_kill_at_each_write_leaves_the_run_ours(main_checkout: Checkout) -> No
             [sys.executable, "-c", KILLED, str(main_checkout.path), str(at)], cwd=ROOT, capture_output=True, check=False, text=True
         )
         with Store(Checkpoints(discover(str(main_checkout.path)), adapter="plumbing")) as store:
-            for run in [each.id for each in store.runs()]:
+            for run in [each.run for each in store.runs()]:
                 inside(store).heads.move_up(run)
                 assert inside(store).heads.is_ours(run), (at, run)
                 begun += 1

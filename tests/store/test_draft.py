@@ -115,7 +115,7 @@ class TestDrafts:
     def test_of_next_to_nothing(self) -> None:
         checkpoint, fields, state = drafted()
         assert checkpoint == Checkpoint(
-            id=ONE, phase="plan-complete", timestamp="2027-01-15T08:00:00.000000Z", git_sha=COMMIT, branch="main", trigger="manual"
+            id=ONE, label="plan-complete", timestamp="2027-01-15T08:00:00.000000Z", git_sha=COMMIT, branch="main", trigger="manual"
         )
         assert (fields, state) == (codec.fields(checkpoint), None)
 
@@ -136,7 +136,7 @@ class TestDrafts:
         made = draft.draft("plan-failed", {"n": 1}, given, head=("", None), worktree=files, checkpoint_id=ONE, instant=INSTANT + 1)
         expected = Checkpoint(
             id=ONE,
-            phase="plan-failed",
+            label="plan-failed",
             timestamp="2027-01-15T08:00:00.000001Z",
             git_sha="",
             branch=None,
@@ -266,4 +266,4 @@ def test_a_successor_is_what_was_said_until_it_is_recorded() -> None:
     state: dict[str, Any] = {"n": 1}
     details: Any = {"message": "then"}
     after = draft.Successor("then", state, details)
-    assert (after.phase, after.state, after.details, after.made) == ("then", state, details, None)
+    assert (after.label, after.state, after.details, after.made) == ("then", state, details, None)

@@ -18,7 +18,7 @@ from tests.store.conftest import ONE, RUN, THREE, TWO, nth
 
 COMMIT, TREE, OID = "a" * 40, "b" * 40, "c" * 40
 TIME = 1_800_000_000_000_000
-PLAIN = Checkpoint(id=ONE, phase="plan-complete", timestamp="2027-01-15T08:00:00.000000Z", git_sha=COMMIT, branch=None, trigger="manual")
+PLAIN = Checkpoint(id=ONE, label="plan-complete", timestamp="2027-01-15T08:00:00.000000Z", git_sha=COMMIT, branch=None, trigger="manual")
 WHOLE = replace(
     PLAIN,
     run=RUN,
@@ -46,7 +46,7 @@ class TestEntries:
             oid=OID,
             run=None,
             sequence=None,
-            phase="plan-complete",
+            label="plan-complete",
             timestamp="2027-01-15T08:00:00.000000Z",
             time=TIME,
             git_sha=COMMIT,
@@ -67,7 +67,7 @@ class TestEntries:
             oid=OID,
             run=RUN,
             sequence=7,
-            phase="plan-complete",
+            label="plan-complete",
             timestamp="2027-01-15T09:00:00+01:00",
             time=TIME,
             git_sha=COMMIT,
@@ -146,7 +146,8 @@ class TestConditions:
             (Query(triggers=["a", "b"]), " WHERE trigger IN (SELECT value FROM json_each(?))", ['["a", "b"]']),
             (Query(by_agent=True), " WHERE agent IS NOT NULL", []),
             (Query(by_agent=False), " WHERE agent IS NULL", []),
-            (Query(phase="plan"), " WHERE (phase = ? OR name = ?)", ["plan", "plan"]),
+            (Query(phase="plan"), " WHERE name = ?", ["plan"]),
+            (Query(label="plan-failed"), " WHERE label = ?", ["plan-failed"]),
             (Query(ids=[ONE, "x"]), " WHERE id IN (SELECT id_bytes(value) FROM json_each(?))", [f'["{ONE}", "x"]']),
             (Query(runs=[RUN]), " WHERE run IN (SELECT value FROM json_each(?))", [f'["{RUN}"]']),
             (Query(runs=[]), " WHERE run IN (SELECT value FROM json_each(?))", ["[]"]),
@@ -162,6 +163,7 @@ class TestConditions:
             runs=[RUN],
             ids=[ONE],
             phase="plan",
+            label="plan-a b",
             status="a b",
             in_run=True,
             since=1,
@@ -171,9 +173,9 @@ class TestConditions:
         )
         parts = [
             *("run = ?", "git_sha = ?", "time >= ?", "time <= ?", "status = ?", "trigger = ?", "run IS NOT NULL", "agent IS NOT NULL"),
-            *("(phase = ? OR name = ?)", "id IN (SELECT id_bytes(value) FROM json_each(?))", "run IN (SELECT value FROM json_each(?))"),
+            *("name = ?", "label = ?", "id IN (SELECT id_bytes(value) FROM json_each(?))", "run IN (SELECT value FROM json_each(?))"),
         ]
-        values = [RUN, b"\xaa" * 20, 1, 2, "a b", "x-y", "plan", "plan", f'["{ONE}"]', f'["{RUN}"]']
+        values = [RUN, b"\xaa" * 20, 1, 2, "a b", "x-y", "plan", "plan-a b", f'["{ONE}"]', f'["{RUN}"]']
         assert module.condition(query) == (f" WHERE {' AND '.join(parts)}", values)
 
 
@@ -183,7 +185,7 @@ class TestQueries:
     @pytest.mark.parametrize(
         ("criteria", "message"),
         [
-            *(({name: 7}, f"{name}: must be a string, not 7") for name in ("run", "git_sha", "phase", "status")),
+            *(({name: 7}, f"{name}: must be a string, not 7") for name in ("run", "git_sha", "phase", "status", "label")),
             ({"git_sha": "HEAD"}, "'HEAD' is not the full oid of a commit"),
             *(({name: "7"}, f"{name}: must be a whole number, not '7'") for name in ("since", "until", "limit", "skip")),
             *(({name: -1}, f"{name}: must be a whole number from 0 on, not -1") for name in ("since", "until", "limit", "skip")),
@@ -203,7 +205,7 @@ class TestQueries:
 
 
 def of(trigger: str, phase: str) -> Checkpoint:
-    return replace(PLAIN, run=RUN, sequence=1, trigger=trigger, phase=phase)
+    return replace(PLAIN, run=RUN, sequence=1, trigger=trigger, label=phase)
 
 
 TRIGGERS = [

@@ -42,7 +42,7 @@ def told(store: Store, rules: Policy, *, dry_run: bool = False) -> dict[str, str
 
 def labels(store: Store) -> list[str]:
     """Returns the labels of all checkpoints, oldest first."""
-    return [entry.phase for entry in reversed(store.list())]
+    return [entry.label for entry in reversed(store.list())]
 
 
 worked = functools.partial(working.worked, in_branch=True)

@@ -67,7 +67,7 @@ def test_maintenance_lets_nothing_go_after_a_gap(main_checkout: Checkout, reposi
         path = Path(repository.make_private_dir(), "clock")
         path.write_text(f"{now - 60 * DAY} {now - 39 * DAY}\n")
         maintenance.maintain(repository)
-        assert [each.id for each in store.runs()] == [run]
+        assert [each.run for each in store.runs()] == [run]
         assert maintenance.last(repository).outcome == "done"
         assert "nothing expires unasked until it has gone on for a day" in Path(repository.private_dir, "log").read_text()
         path.write_text(f"{now - 2 * DAY} {now - HOUR}\n")
@@ -100,7 +100,7 @@ def test_a_clock_that_was_set_while_the_machine_runs(
         path = Path(repository.make_private_dir(), "clock")
         path.write_text(f"{now - 300 * DAY} {now - ahead - gap} {start} {running - gap}\n")
         maintenance.maintain(repository)
-        assert [each.id for each in store.runs()] == ([run] if is_kept else [])
+        assert [each.run for each in store.runs()] == ([run] if is_kept else [])
 
 
 def test_after_another_start_of_the_machine_a_gap_counts(repository: Repository) -> None:

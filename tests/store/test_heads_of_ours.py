@@ -210,6 +210,6 @@ def test_the_links_since_a_run_began_are_of_that_time_on(plain: Store, main_chec
     own = plain.record("own", {}, run=first.run)
     inside(plain).clock = clock
     last = plain.record("last", {})
-    lines = {made.id: f"{made.id} {made.phase} {made.timestamp}" for made in (before, first, third, own, last)}
+    lines = {made.id: f"{made.id} {made.label} {made.timestamp}" for made in (before, first, third, own, last)}
     found = inside(plain).heads.links_since(str(first.run))
     assert found == {first.git_sha: [lines[first.id]], second: [lines[own.id], lines[third.id], lines[last.id]]}

@@ -207,7 +207,7 @@ class TestTheIndexFollowsTheRefs:
         assert (listed(store), [problem.ref for problem in store.problems()]) == ([2, 1], [f"refs/checkpoints/{nth(3)}"])
         document = store.raw(nth(1)).decode().replace("a-complete", "z-failed")
         checkout.git("update-ref", f"refs/checkpoints/{nth(1)}", checkout.git("hash-object", "-w", "--stdin", data=document))
-        assert [entry.phase for entry in store.list()] == ["a-complete", "z-failed"]
+        assert [entry.label for entry in store.list()] == ["a-complete", "z-failed"]
         checkout.git("pack-refs", "--all")
         assert listed(store) == [2, 1]
 
@@ -266,7 +266,7 @@ class TestWhatItAnswers:
         entries = index.select()
         commits = sorted({entry.git_sha for entry in entries})
         assert len(commits) == 2
-        wanted = {each: [(each, e.id, e.phase, e.timestamp) for e in reversed(entries) if e.git_sha == each] for each in commits}
+        wanted = {each: [(each, e.id, e.label, e.timestamp) for e in reversed(entries) if e.git_sha == each] for each in commits}
         assert any(one[3] == "2026-01-05T01:00:00.5+01:00" for one in wanted[index.select(Query(ids=[FOREIGN]))[0].git_sha])
         for commit in commits:
             assert list(index.linked([commit])) == wanted[commit]
@@ -288,7 +288,7 @@ class TestWhatItAnswers:
         assert rows.keys() == {entry.run for entry in newest if entry.run}
         for run, (_, time, id_, oid, branch, label, *_, started, _, _, _) in rows.items():
             last = next(entry for entry in newest if entry.run == run)
-            assert (time, id_, oid, branch, label) == (last.time, last.id, last.oid, last.branch, last.phase)
+            assert (time, id_, oid, branch, label) == (last.time, last.id, last.oid, last.branch, last.label)
             assert started == next(entry for entry in first if entry.run == run).time
 
     def test_which_commits_are_needed(self, index: Index, main_checkout: Checkout) -> None:

@@ -283,7 +283,7 @@ def test_rows_are_made_anew_where_the_reader_is_another_one(plain: Store) -> Non
     """Whoever changes what a row holds of a document raises `_READER`, and notes the new digest here."""
     rich = Checkpoint(
         id=nth(1),
-        phase="add login-failed",
+        label="add login-failed",
         timestamp="2026-11-21T20:15:00+01:00",
         git_sha="1" * 40,
         branch="main",
@@ -294,7 +294,7 @@ def test_rows_are_made_anew_where_the_reader_is_another_one(plain: Store) -> Non
         sequence=7,
         worktree=Worktree(dirty=True, tree="2" * 40, operation="rebase", submodules=(Submodule("lib", "3" * 40, nth(2), dirty=True),)),
     )
-    plainest = Checkpoint(id=nth(2), phase="commit-complete", timestamp="2026-11-21T20:15:00.000000Z", git_sha="", trigger="post-commit")
+    plainest = Checkpoint(id=nth(2), label="commit-complete", timestamp="2026-11-21T20:15:00.000000Z", git_sha="", trigger="post-commit")
     rows = [entry.row(one, "4" * 40) for one in (rich, plainest)]
     found = hashlib.blake2b(repr(rows).encode(), digest_size=8).hexdigest()
     assert (tables._READER, found) == (1, "bcefb0aa99db7308")

@@ -81,7 +81,7 @@ def test_the_top_is_all_files(plain: Store, main_checkout: Checkout) -> None:
 def test_ids_of_a_query_may_come_from_anywhere(plain: Store) -> None:
     one, _, three = (plain.record(name) for name in ("one", "two", "three"))
     query = Query(ids=(each.id for each in (one, three)))  # type: ignore[arg-type]
-    assert [[entry.phase for entry in plain.list(query)] for _ in range(2)] == [["three-complete", "one-complete"]] * 2
+    assert [[entry.label for entry in plain.list(query)] for _ in range(2)] == [["three-complete", "one-complete"]] * 2
 
 
 def test_the_variables_of_a_hook_are_not_those_of_another_repository(

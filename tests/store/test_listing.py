@@ -38,7 +38,7 @@ class TestFilters:
             Query(ids=(nth(2), nth(6), nth(99))): [6, 2],
             Query(ids=()): [],
             Query(phase="plan"): [7, 6, 4, 2, 1],
-            Query(phase="plan-complete"): [7, 6, 4, 2],
+            Query(label="plan-complete"): [7, 6, 4, 2],
             Query(phase="code-review"): [3],
             Query(phase="odd"): [5],
             Query(phase="pla%"): [],
@@ -58,7 +58,7 @@ class TestFilters:
             made = plain.record("x-complete", {})
             text = main_checkout.git("cat-file", "blob", f"refs/checkpoints/{made.id}").replace("x-complete", label)
             main_checkout.git("update-ref", f"refs/checkpoints/{made.id}", main_checkout.git("hash-object", "-w", "--stdin", data=text))
-        assert [plain.read(entry.id).phase for entry in plain.list()] == ["add-login", "odd"]
+        assert [plain.read(entry.id).label for entry in plain.list()] == ["add-login", "odd"]
         assert listed(plain, Query(status="")) == [1]
         assert listed(plain, Query(status="login")) == [2]
 
@@ -74,7 +74,7 @@ class TestFilters:
             oid=refs[f"refs/checkpoints/{nth(5)}"],
             run=None,
             sequence=None,
-            phase="odd-complete",
+            label="odd-complete",
             timestamp="2027-01-15T08:00:05.000000Z",
             time=time + 5 * times.MICRO,
             git_sha=commits[1],
@@ -92,7 +92,7 @@ class TestFilters:
             oid=refs[f"refs/checkpoints/{nth(7)}"],
             run="20270115-080007-two",
             sequence=1,
-            phase="plan-complete",
+            label="plan-complete",
             timestamp="2027-01-15T08:00:07.000000Z",
             time=time + 7 * times.MICRO,
             git_sha=commits[1],

@@ -96,7 +96,7 @@ def test_nothing_expires_unasked_beside_a_mistake(main_checkout: Checkout, repos
         else:
             main_checkout.write("gitckpt.toml", broken)
         maintenance.maintain(repository)
-        assert [each.id for each in store.runs()] == [run]
+        assert [each.run for each in store.runs()] == [run]
         assert maintenance.last(repository).outcome == "done"
         assert "maintenance: nothing expires: " in Path(repository.private_dir, "log").read_text()
         (main_checkout.path / "gitckpt.toml").unlink(missing_ok=True)

@@ -247,7 +247,7 @@ class TestASave:
         made = store.save("x-complete")
         assert made.worktree == make_store(checkout).capture()
         assert len(ids) == 2
-        assert [entry.phase for entry in store.list()] == ["x-complete", "other-complete", "before-complete"]
+        assert [entry.label for entry in store.list()] == ["x-complete", "other-complete", "before-complete"]
         assert locks(checkout) == []
         store.save("y-complete")  # by a git that was started anew
 

@@ -24,7 +24,7 @@ class TestAReadOnlyRepository:
     SCRIPT = (
         "import sys; from gitckpt.store.store import Store; from gitckpt.model.errors import CkptError\n"
         "store = Store.open(sys.argv[1], adapter=sys.argv[2])\n"
-        "print(len(store.list()), store.find('latest:any'), store.read(store.find('latest:any')).phase, len(store.links(sys.argv[3])))\n"
+        "print(len(store.list()), store.find('latest:any'), store.read(store.find('latest:any')).label, len(store.links(sys.argv[3])))\n"
         "for work in (lambda: store.record('b-complete', {}), store.capture, lambda: store.remove([store.find('latest:any')])):\n"
         "    try:\n"
         "        work()\n"

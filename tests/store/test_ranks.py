@@ -17,7 +17,7 @@ from tests.store.conftest import nth
 
 RUNS = ["20270115-080000-one", "20270115-080001-two"]
 START = 1_800_000_000_000_000
-ONE = Checkpoint(id=nth(1), phase="plan-complete", timestamp=times.to_text(START), git_sha="", trigger="manual", run=RUNS[0], sequence=1)
+ONE = Checkpoint(id=nth(1), label="plan-complete", timestamp=times.to_text(START), git_sha="", trigger="manual", run=RUNS[0], sequence=1)
 
 
 @pytest.fixture

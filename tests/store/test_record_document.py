@@ -21,7 +21,7 @@ class TestTheDocument:
         returned = store.record("research-complete", {"n": 1}, worktree=store.capture())
         expected = Checkpoint(
             id=ONE,
-            phase="research-complete",
+            label="research-complete",
             timestamp="2027-01-15T08:00:01.000000Z",
             git_sha=head,
             trigger="manual",
@@ -179,6 +179,6 @@ def test_codec_and_git_agree_on_the_bytes(plain: Store) -> None:
 )
 def test_a_phase_without_a_status_is_complete(plain: Store, record: str, label: str, stored: str, name: str, status: str) -> None:
     made = getattr(plain, record)(label, {})
-    assert (made.phase, made.phase_name, made.status) == (stored, name, status)
+    assert (made.label, made.phase_name, made.status) == (stored, name, status)
     assert plain.read(made.id) == made
     assert [entry.id for entry in plain.list(Query(phase=name, status=status))] == [made.id]

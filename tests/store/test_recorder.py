@@ -389,7 +389,7 @@ class TestLinks:
     def test_what_is_handed_in(self, plain: Store, main_checkout: Checkout) -> None:
         made = plain.record("a-complete", {})
         main_checkout.git("update-ref", "-d", layout.NOTES)
-        line = f"{made.id} {made.phase} {made.timestamp}"
+        line = f"{made.id} {made.label} {made.timestamp}"
         assert self.recorder(plain).write_links(1_800_000_000_000_000, {made.git_sha: [line]})
         assert main_checkout.git("notes", "--ref=checkpoints", "show", made.git_sha) == line
         assert not self.recorder(plain).write_links(1_800_000_000_000_000, {made.git_sha: [line]})

@@ -28,7 +28,7 @@ def test_it_goes_with_all_that_it_had(plain: Store, main_checkout: Checkout, mak
     assert not work.worktree.path.exists()
     assert other.worktree.path.exists()
     assert str(work.worktree.path) not in main_checkout.git("worktree", "list")
-    assert [run.id for run in plain.runs()] == [other.run]
+    assert [run.run for run in plain.runs()] == [other.run]
     assert verification.verify(inside(plain)).findings == []
     with pytest.raises(NotFoundError, match=f"no run {work.run}"):
         plain.remove_run(work.run)

@@ -88,7 +88,7 @@ class TestAll:
         assert (view(checkout.path), again.safety) == (wanted, nth(4))
         assert (checkout.git("rev-parse", "--abbrev-ref", "HEAD"), checkout.refs("refs/heads", "refs/stash")) == (head, refs)
         safety = store.read(nth(2))
-        assert (safety.phase, safety.trigger, safety.message) == (
+        assert (safety.label, safety.trigger, safety.message) == (
             "safety-complete",
             SAFETY,
             f"before the files of {made.id[:8]} came back",

@@ -25,7 +25,7 @@ def connection() -> Iterator[sqlite3.Connection]:
 
 
 def put(connection: sqlite3.Connection, number: int, commit: str) -> None:
-    one = Checkpoint(id=nth(number), phase="a-complete", timestamp="2027-01-15T08:00:00.000000Z", git_sha=commit, trigger="manual")
+    one = Checkpoint(id=nth(number), label="a-complete", timestamp="2027-01-15T08:00:00.000000Z", git_sha=commit, trigger="manual")
     tables.add(connection, [entry.row(one, "4" * 40)], [])
 
 

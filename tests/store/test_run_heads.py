@@ -182,7 +182,7 @@ class TestLinks:
         first = plain.record("run-started", {}, start="Add login!")
         second = main_checkout.commit("second")
         beside, own = plain.record("beside-complete", {}), plain.record("a  b-complete", {}, run=first.run)
-        lines = [f"{made.id} {' '.join(made.phase.split())} {made.timestamp}" for made in (first, own, beside)]  # those of the run first
+        lines = [f"{made.id} {' '.join(made.label.split())} {made.timestamp}" for made in (first, own, beside)]  # those of the run first
         assert inside(plain).heads.links_since(str(first.run)) == {first.git_sha: lines[:1], second: lines[1:]}
 
     def test_what_has_no_commit_has_none(self, make_checkout: object, make_store: MakeStore) -> None:

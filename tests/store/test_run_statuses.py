@@ -58,7 +58,7 @@ class TestSteps:
         run = self.begin(ckpt, checkout)
         ckpt("step", "fail", "PLAN", "--run", run, "--notes", "no", at=checkout)
         told = status(ckpt, checkout, run)
-        assert (told["status"], told["phase"]) == ("failed", "PLAN-failed")
+        assert (told["status"], told["label"]) == ("failed", "PLAN-failed")
 
     def test_one_that_is_over_is_to_be_finished(self, ckpt: Ckpt, checkout: Checkout) -> None:
         run = self.begin(ckpt, checkout)
@@ -76,7 +76,7 @@ class TestPrograms:
             run = str(store.record("research-started", {}, start="tool", trigger=trigger).run)
             store.record("research-failed", {}, run=run, trigger=trigger, errors=["no network"])
         told = status(ckpt, checkout, run)
-        assert (told["status"], told["phase"]) == ("failed", "research-failed")
+        assert (told["status"], told["label"]) == ("failed", "research-failed")
         phases = told["phases"]
         assert isinstance(phases, list)
         assert [(each["phase"], each["status"], each["errors"]) for each in phases] == [("research", "failed", ["no network"])]

@@ -92,7 +92,7 @@ class TestJson:
         id="5f0c2c1e-8f0a-4e0b-9d57-3c4b0f3a9f11",
         run="20261121-201500-add-login",
         sequence=1,
-        phase="a-complete",
+        label="a-complete",
         timestamp="2026-11-21T20:15:00Z",
         git_sha="9" * 40,
         trigger="manual",
@@ -146,7 +146,7 @@ class TestJson:
         assert jsonable.state(self.CHECKPOINT) == jsonable.document(self.CHECKPOINT)["state"]
 
     def test_what_json_knows_has_no_types(self) -> None:
-        plain = Checkpoint(id="x", phase="a-b", timestamp="t", git_sha="", trigger="manual", state={"a": [1, 2.5, True, None, "s", {}]})
+        plain = Checkpoint(id="x", label="a-b", timestamp="t", git_sha="", trigger="manual", state={"a": [1, 2.5, True, None, "s", {}]})
         assert jsonable.document(plain) == {
             "version": 1,
             "id": "x",

@@ -59,7 +59,7 @@ def test_a_run_is_meant_or_a_checkpoint(plain: Store) -> None:
 
 
 def test_what_was_fetched_is_not_ours_until_it_is_adopted(fetched: Store) -> None:
-    (run,) = (each.id for each in fetched.runs())
+    (run,) = (each.run for each in fetched.runs())
     newest = fetched.newest(run)
     assert (fetched.is_ours(newest), fetched.is_ours(newest.id)) == (False, False)
     shown: list[str] = []

@@ -208,7 +208,7 @@ def test_a_run_waits_for_its_files(plain: Store, main_checkout: Checkout) -> Non
     fails(main_checkout)
     with pytest.raises(WorktreeError, match=r"only as git stores them, because a filter fails: b\.dat, same\.dat"):
         Run.start(plain, "work")
-    run = plain.runs()[0].id
+    run = plain.runs()[0].run
     works(main_checkout)
     with Run.resume(plain, run) as going:
         assert (Path(going.path) / "b.dat").read_text() == "secret\n"

@@ -304,7 +304,7 @@ def test_an_index_that_says_something_else(filled: Checkout, monkeypatch: pytest
     for name in ("_SETTLED", "_FINELY_SETTLED"):  # what is young would be read again
         monkeypatch.setattr(validity, name, 0)
     with Store(Checkpoints(discover(str(filled.path)), adapter="plumbing")) as store:
-        wanted = [(entry.id, entry.phase) for entry in store.list()]
+        wanted = [(entry.id, entry.label) for entry in store.list()]
         path = os.path.join(inside(store).repository.private_dir, "index.sqlite")
     before = filled.refs()
     for damage, said in (
@@ -319,7 +319,7 @@ def test_an_index_that_says_something_else(filled: Checkout, monkeypatch: pytest
         connection.close()
         require_mended(filled, before, [("index-stale", path, f"does not list {said} as their documents say")])
     with Store(Checkpoints(discover(str(filled.path)), adapter="plumbing")) as store:
-        assert [(entry.id, entry.phase) for entry in store.list()] == wanted
+        assert [(entry.id, entry.label) for entry in store.list()] == wanted
 
 
 # Documents

@@ -69,7 +69,7 @@ class Walk:
         entries = self.store.list()
         alone = [[entry.id] for entry in entries if entry.run is None]
         chains = [[entry for entry in entries if entry.run == run] for run in {entry.run for entry in entries if entry.run}]
-        squashed = [[entry.id for entry in chain if self._may_be_squashed(entry.phase, chain)] for chain in chains]
+        squashed = [[entry.id for entry in chain if self._may_be_squashed(entry.label, chain)] for chain in chains]
         chosen = self.dice.choice([*alone, *([entry.id for entry in chain] for chain in chains), *squashed, []])
         self.store.remove(chosen)
         left = {entry.run for entry in self.store.list()}
@@ -78,7 +78,7 @@ class Walk:
     @staticmethod
     def _may_be_squashed(label: str, chain: list[Entry]) -> bool:
         name, status = phases.split(label)
-        done = {phases.split(entry.phase) for entry in chain[:1]}
+        done = {phases.split(entry.label) for entry in chain[:1]}
         return status == "progress" and (name, "complete") in done
 
     def expire(self) -> None:

@@ -171,7 +171,7 @@ class Pipelines:
             newest = self._store.heads.catch_up(error.run)
             adoption.require(self._store, [newest], trusted=False, show=lambda *_: None)  # its key may have been fetched, too
             launch.require_same_start(newest, plan.definition, plan.given)
-            if newest.phase == layout.RUN_COMPLETE:
+            if newest.label == layout.RUN_COMPLETE:
                 settle(self._store, error.run)
                 return self._was_complete(error.run, plan.definition)
             return self.resume(error.run, **wishes)

@@ -277,7 +277,7 @@ def settle(store: Checkpoints, run: str) -> bool:
         NotFoundError: there is no such run.
         LeaseHeld: somebody drives it.
     """
-    if store.heads.catch_up(run).phase != layout.RUN_COMPLETE:
+    if store.heads.catch_up(run).label != layout.RUN_COMPLETE:
         return False
     found = store.leases.read(run)
     if found is None or found[1].released is not None or store.leases.is_held(*found):
@@ -304,7 +304,7 @@ def _again(repository: Repository) -> Repository:
 
 def require_open(store: Checkpoints, newest: Checkpoint, *, again: bool = False) -> None:
     """Raise `RunComplete` for a run that is complete, unless it may be gone on with `again`."""
-    if newest.phase == layout.RUN_COMPLETE and not again:
+    if newest.label == layout.RUN_COMPLETE and not again:
         raise RunComplete(str(newest.run), _results(store, newest))
 
 

@@ -57,7 +57,7 @@ def read(store: Checkpoints, run: str) -> list[StepEvent]:
         if content is None:
             continue
         checkpoint = codec.decode_header(content[1], layout.CHECKPOINTS + entry.id)
-        step, status = phase.split(checkpoint.phase)
+        step, status = phase.split(checkpoint.label)
         found.append(
             StepEvent(
                 checkpoint=checkpoint.id,

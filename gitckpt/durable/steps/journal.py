@@ -195,8 +195,8 @@ def _recorded(store: Checkpoints, where: ReportPlace, said: StepReport, checkpoi
     found = store.read_own(checkpoint_id)
     steps = graph_of(store, found.state)
     label = f"{steps.step(said.step).name}-{record.LABELS[said.action]}"
-    if found.run is None or found.trigger != STEP or found.phase != label or (found.run != where.run and not where.by_track):
-        raise UsageError(f"checkpoint {checkpoint_id} is about something else: {found.phase}", hint="give each report an id of its own")
+    if found.run is None or found.trigger != STEP or found.label != label or (found.run != where.run and not where.by_track):
+        raise UsageError(f"checkpoint {checkpoint_id} is about something else: {found.label}", hint="give each report an id of its own")
     # The call before may have been killed between its checkpoint and the mirror, or even before it moved the head of the run.
     store.heads.move_up(found.run)
     path = ownership.of_runs(store.repository).get(found.run)
@@ -308,7 +308,7 @@ def _graph_name(state: Mapping[str, Any]) -> str | None:
 
 def _is_over(store: Checkpoints, run: str) -> bool:
     newest = store.heads.read(run)
-    return newest.phase == layout.RUN_COMPLETE or machine.position(graph_of(store, newest.state), newest.state).step == COMPLETE
+    return newest.label == layout.RUN_COMPLETE or machine.position(graph_of(store, newest.state), newest.state).step == COMPLETE
 
 
 def run_about(store: Checkpoints, track: str) -> str | None:

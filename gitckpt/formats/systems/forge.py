@@ -140,7 +140,7 @@ def write(checkpoint: Checkpoint, losses: list[str]) -> bytes:
     # Of a run that nothing drives, no more is known to be a step than what it is at.
     own_step = [checkpoint.phase_name] if checkpoint.phase_name not in NOT_PHASES else []
     phases = list(known) or (list(pipeline.phases) if pipeline is not None and pipeline.phases else own_step)
-    is_over = checkpoint.phase == "run-complete"
+    is_over = checkpoint.label == "run-complete"
     has_failed = checkpoint.status in ("failed", "blocked")
     steps = []
     for name in phases:

@@ -203,7 +203,7 @@ def _strict(checkpoint: Checkpoint, losses: list[str]) -> str:
     if status not in ("complete", "failed", "skipped"):
         losses.append(f"the status {status or 'none'}: it stands there as failed")
         return f"{name}-failed"
-    return checkpoint.phase
+    return checkpoint.label
 
 
 def _pipeline_state(checkpoint: Checkpoint, before: Mapping[str, Any], state: Mapping[str, Any], losses: list[str]) -> dict[str, Any]:

@@ -26,6 +26,10 @@ _EARLIER_TABLE = re.compile(rb"\n[ \t]*\[(?!(?:attempt|pipeline|state)[\].])")
 _TRIGGER = re.compile(r"[a-z][a-z0-9-]*(:[a-z0-9][a-z0-9._-]*)?")
 
 
+ATTRIBUTES = {"phase": "label"}
+"""Key of the document → attribute of `Checkpoint`, where they differ: in the library, a phase is a name without a status."""
+
+
 def encode(checkpoint: Checkpoint) -> bytes:
     """Returns the document of a checkpoint.
 
@@ -39,7 +43,7 @@ def fields(checkpoint: Checkpoint) -> dict[str, Any]:
     """Returns the keys of a checkpoint's document, less `types` and `state`; those that are absent have the value None."""
     found: dict[str, Any] = {"version": VERSION}
     for name in document.ORDER[1:-1]:
-        found[name] = getattr(checkpoint, name)
+        found[name] = getattr(checkpoint, ATTRIBUTES.get(name, name))
     found["errors"] = list(checkpoint.errors)
     if checkpoint.worktree is not None:
         found["worktree"] = _worktree_fields(checkpoint.worktree)
@@ -201,7 +205,7 @@ def _checkpoint(table: dict[str, Any], ref: str, *, with_state: bool) -> Checkpo
         run=_run(take),
         parent=parts.optional_identity(take, "parent"),
         sequence=parts.count(take, "sequence", 1),
-        phase=parts.line(take, "phase", take.required("phase", str)),
+        label=parts.line(take, "phase", take.required("phase", str)),
         timestamp=_timestamp(take),
         git_sha=parts.git_sha(take, take.required("git_sha", str)),
         branch=take.optional("branch", str),

@@ -79,7 +79,7 @@ class Intents:
 
     def begin(
         self,
-        phase: str,
+        label: str,
         state: Mapping[str, Any],
         details: Details,
         *,
@@ -91,7 +91,7 @@ class Intents:
         """Writes a checkpoint down that has the files of the newest one of its run; nothing is flushed, and no ref changes.
 
         Args:
-            phase: its label.
+            label: as for `Store.record`.
             state: what it carries; the caller may change it afterwards.
             details: its other keys, with an id.
             worktree: its files.
@@ -102,9 +102,9 @@ class Intents:
         Raises:
             CkptError: as `Recorder.note`, or it could not be recorded.
         """
-        draft.require_call(phase, details, state=state, worktree=worktree, keeps=keeps)
+        draft.require_call(label, details, state=state, worktree=worktree, keeps=keeps)
         head = draft.head(self._repository, self._objects)
-        found = draft.draft(phase, state, details, head=head, worktree=worktree, checkpoint_id=details["id"], instant=instant)
+        found = draft.draft(label, state, details, head=head, worktree=worktree, checkpoint_id=details["id"], instant=instant)
         intent = Intent(found[0], Proposal(*found[1:], guard=guard, keeps=keeps))
         self._recorder.note(intent.proposal)
         intent.proposal.state = copy.deepcopy(found[2])  # now that it is known to hold nothing that cannot be copied
@@ -149,7 +149,7 @@ class Intents:
             raise
         except CkptError as error:
             with contextlib.suppress(CkptError):  # the disk is full, perhaps
-                log.append(self._repository, f"run {run}: {found.phase} was written down, and cannot be recorded: {error.message}")
+                log.append(self._repository, f"run {run}: {found.label} was written down, and cannot be recorded: {error.message}")
             return None
 
     def _record(self, found: Checkpoint, guard: Guard, instant: int) -> Checkpoint:
@@ -177,5 +177,5 @@ class Intents:
 
 def _announces(checkpoint: Checkpoint) -> bool:
     """Tells whether a checkpoint says that an attempt begins."""
-    name, status = split(checkpoint.phase)
+    name, status = split(checkpoint.label)
     return checkpoint.trigger == PHASE and status == STARTED and name not in NOT_PHASES

@@ -71,18 +71,18 @@ def require_known(details: Details) -> None:
         raise UsageError(f"there is no argument {unknown[0]!r}", hint=f"what may be said of a checkpoint: {', '.join(sorted(_KNOWN))}")
 
 
-def require_call(phase: str, details: Details, /, **others: object) -> None:
+def require_call(label: str, details: Details, /, **others: object) -> None:
     """Looks at what `Checkpoints.record` or `Checkpoints.save` was called with, before anything is done with it.
 
     Args:
-        phase: the label.
+        label: of the checkpoint.
         details: keys of the document.
         others: the other arguments by name; those that are not there are not looked at.
 
     Raises:
         UsageError: an argument is unknown or of a wrong type, or two of them exclude each other.
     """
-    require_text("phase", phase)
+    require_text("label", label)
     for name in _OPTIONAL_TEXTS:
         require_text(name, details.get(name), may_be_none=True)
     require_text("id", details.get("id", ""))
@@ -125,7 +125,7 @@ def head(repository: Repository, objects: Objects) -> tuple[str, str | None]:
 
 
 def draft(
-    phase: str,
+    label: str,
     state: Mapping[str, Any] | None,
     details: Details,
     *,
@@ -137,7 +137,7 @@ def draft(
     """Returns a checkpoint without its place in a run and without its state; the keys of its document; the state to write.
 
     Args:
-        phase: its label, as a caller may write it: see `phase.label`.
+        label: as a caller may write it: see `phase.label`.
         state: what the caller handed in.
         details: its other keys.
         head: the commit it is linked to, and the branch.
@@ -146,7 +146,7 @@ def draft(
         instant: now, in microseconds since the epoch.
 
     Raises:
-        UsageError: the phase is none, the message is none, or a reader would refuse a document with these keys.
+        UsageError: the label is none, the message is none, or a reader would refuse a document with these keys.
         StateError: the state is not a map.
     """
     message, errors = details.get("message"), strings("errors", details.get("errors"))
@@ -160,7 +160,7 @@ def draft(
         raise UsageError(what, hint="shorten it, and put the rest into the state")
     drafted = Checkpoint(
         id=checkpoint_id,
-        phase=phases.label(phase),
+        label=phases.label(label),
         timestamp=times.to_text(instant),
         git_sha=head[0],
         branch=head[1],
@@ -254,7 +254,7 @@ class Successor:
     """A checkpoint that follows another one of its run at once, on the same commit and with the same files, in the same transaction.
 
     Args:
-        phase: its label.
+        label: of the checkpoint.
         state: what it carries.
         details: its other keys.
 
@@ -262,8 +262,8 @@ class Successor:
         made: the checkpoint once it is recorded.
     """
 
-    def __init__(self, phase: str, state: Mapping[str, Any], details: Details) -> None:
-        self.phase = phase
+    def __init__(self, label: str, state: Mapping[str, Any], details: Details) -> None:
+        self.label = label
         self.state = state
         self.details = details
         self.made: Checkpoint | None = None

@@ -15,6 +15,7 @@ from gitckpt.model.values import dataclass
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    import datetime as dt
     from typing import Any, Self
 
     from gitckpt.model.readers.plain import Plain
@@ -36,6 +37,7 @@ class Entry:
         time: its timestamp, in microseconds since the epoch.
         examined: whether the files were looked at when it was made; if not, the linked commit stands for them.
         tree: the snapshot, where the files differed from the linked commit.
+        label: `{phase}-{status}`.
         changed: how many paths of the snapshot differ from the linked commit; None while nobody has counted.
         submodules: for each submodule that was captured the id of the checkpoint in its repository, a space, its path, and NUL.
     """
@@ -44,7 +46,7 @@ class Entry:
     oid: str
     run: str | None
     sequence: int | None
-    phase: str
+    label: str
     timestamp: str
     time: int
     git_sha: str
@@ -58,6 +60,21 @@ class Entry:
     changed: int | None
     submodules: str = ""
 
+    @property
+    def datetime(self) -> dt.datetime:
+        """The timestamp as an aware `datetime` in UTC."""
+        return times.as_datetime(self.time)
+
+    @property
+    def phase_name(self) -> str:
+        """The phase without its status."""
+        return split(self.label)[0]
+
+    @property
+    def status(self) -> str:
+        """The status at the end of the label, or "" where it has none."""
+        return split(self.label)[1]
+
     @classmethod
     def of(cls, checkpoint: Checkpoint, oid: str) -> Self:
         """Returns what a listing should know of a checkpoint whose document is the blob `oid`."""
@@ -67,7 +84,7 @@ class Entry:
             oid=oid,
             run=checkpoint.run,
             sequence=checkpoint.sequence,
-            phase=checkpoint.phase,
+            label=checkpoint.label,
             timestamp=checkpoint.timestamp,
             time=checkpoint.time,
             git_sha=checkpoint.git_sha,
@@ -106,8 +123,9 @@ class Query:
         git_sha: full oid of the linked commit.
         runs: ids of runs, one of which is theirs.
         ids: their ids.
-        phase: the phase without status, or the whole label.
-        status: the status at the end of the phase label.
+        phase: the name of the phase, without a status.
+        status: the status at the end of the label.
+        label: the whole label, `{phase}-{status}`.
         in_run: whether they belong to a run.
         since: the earliest timestamp, in microseconds since the epoch.
         until: the latest one.
@@ -130,9 +148,10 @@ class Query:
     by_agent: bool | None = None
     limit: int | None = None
     skip: int | None = None
+    label: str | None = None
 
     def __post_init__(self) -> None:
-        for name in ("run", "git_sha", "phase", "status"):
+        for name in ("run", "git_sha", "phase", "status", "label"):
             require_text(name, getattr(self, name), may_be_none=True)
             require_storable(name, getattr(self, name))
         if self.git_sha:
@@ -162,7 +181,7 @@ ID_BYTES, OID_BYTES = "id_bytes", "oid_bytes"
 """The SQL functions that `id_bytes` and `bytes.fromhex` have to be for the conditions of queries."""
 
 LINKED = f"""
-SELECT git_sha, id, phase, timestamp, time FROM entry
+SELECT git_sha, id, label, timestamp, time FROM entry
 WHERE git_sha IN (SELECT {OID_BYTES}(value) FROM json_each(?)) ORDER BY time, id
 """  # noqa: S608 - fixed parts only
 """Asks for what links the checkpoints of some commits to these, the oldest first."""
@@ -173,7 +192,7 @@ SELECT NULL FROM problem UNION ALL SELECT git_sha FROM entry WHERE git_sha IN (S
 """Asks which of some commits checkpoints are linked to, and for NULL where one cannot be read."""
 
 LINKED_BELOW = f"""
-SELECT git_sha, entry.id, phase, timestamp, time FROM json_each(?) AS start CROSS JOIN entry
+SELECT git_sha, entry.id, label, timestamp, time FROM json_each(?) AS start CROSS JOIN entry
 WHERE git_sha > {OID_BYTES}(start.value) AND git_sha <= {OID_BYTES}(start.value || '{"f" * 64}')
 """  # noqa: S608 - fixed parts only
 """Asks for the same of all commits that begin with some digits, an even number of them, in any order."""
@@ -201,14 +220,14 @@ _DRIVEN = f"(trigger = '{PHASE}' OR (trigger GLOB '{IMPORT}*' AND trigger <> '{O
 _TOLD = f"trigger NOT IN {WITHIN} AND name NOT IN {_NO_NEWS}"
 
 RUNS = f"""{_EACH_RUN}
-SELECT each.run, newest.rank, newest.id, lower(hex(newest.oid)), newest.branch, newest.phase, driven.phase, lower(hex(driven.oid)),
-       (SELECT time FROM entry WHERE run = each.run ORDER BY sequence LIMIT 1), told.phase, lower(hex(told.oid)), told.trigger
+SELECT each.run, newest.rank, newest.id, lower(hex(newest.oid)), newest.branch, newest.label, driven.label, lower(hex(driven.oid)),
+       (SELECT time FROM entry WHERE run = each.run ORDER BY sequence LIMIT 1), told.label, lower(hex(told.oid)), told.trigger
 FROM each JOIN entry AS newest
     ON newest.rowid = (SELECT rowid FROM entry WHERE run = each.run ORDER BY sequence DESC, id DESC LIMIT 1)
 LEFT JOIN entry AS driven
     ON driven.rowid = (SELECT rowid FROM entry WHERE run = each.run AND {_DRIVEN} ORDER BY sequence DESC, id DESC LIMIT 1)
 LEFT JOIN entry AS told
-    ON (driven.phase IS NULL OR driven.name = 'run') AND told.rowid =
+    ON (driven.label IS NULL OR driven.name = 'run') AND told.rowid =
        (SELECT rowid FROM entry WHERE run = each.run AND {_TOLD} ORDER BY sequence DESC, id DESC LIMIT 1)
 ORDER BY newest.rank DESC, each.run DESC
 """  # noqa: S608 - fixed parts only
@@ -222,7 +241,7 @@ def is_driven(entry: Entry) -> bool:
 
 def is_told(entry: Entry) -> bool:
     """Tells whether a checkpoint says what has become of a phase, of a step or of the run; as `RUNS` has it."""
-    return entry.trigger not in WITHIN and split(entry.phase)[0] not in _NO_NEWS
+    return entry.trigger not in WITHIN and split(entry.label)[0] not in _NO_NEWS
 
 
 SIZES = """
@@ -317,8 +336,11 @@ def condition(query: Query) -> tuple[str, list[Value]]:
     if query.by_agent is not None:
         parts.append("agent IS NOT NULL" if query.by_agent else "agent IS NULL")
     if query.phase is not None:
-        parts.append("(phase = ? OR name = ?)")
-        values += [query.phase, query.phase]
+        parts.append("name = ?")
+        values.append(query.phase)
+    if query.label is not None:
+        parts.append("label = ?")
+        values.append(query.label)
     for words, wanted in (
         (f"id IN (SELECT {ID_BYTES}(value)", query.ids),
         ("run IN (SELECT value", query.runs),

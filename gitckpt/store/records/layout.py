@@ -97,7 +97,7 @@ def link_lines(entries: Iterable[Entry]) -> dict[str, list[str]]:
     lines: dict[str, list[str]] = {}
     for entry in entries:
         if entry.git_sha:
-            lines.setdefault(entry.git_sha, []).append(link_line(entry.id, entry.phase, entry.timestamp))
+            lines.setdefault(entry.git_sha, []).append(link_line(entry.id, entry.label, entry.timestamp))
     return lines
 
 

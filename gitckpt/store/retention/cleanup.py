@@ -58,5 +58,5 @@ def _runs_of(store: Checkpoints, pipeline: str) -> set[str]:
         except (InvalidCheckpoint, NotFoundError):
             continue
         if said is not None and said.name == pipeline:
-            found.add(run.id)
+            found.add(run.run)
     return found

@@ -82,8 +82,8 @@ def decide(store: Checkpoints, rules: Policy, among: Collection[str] | None = No
     _, sizes = store.index.sizes()
     needed: Mapping[str, set[str]] = {}
     if any(each.status == runstate.COMPLETE for each in found) or rules.everything:
-        needed = _needed_by(store, {each.id for each in found if each.status != runstate.COMPLETE})
-    candidates = [RunCandidate(each.id, each.time, each.status, needed.get(each.id, ())) for each in found]
+        needed = _needed_by(store, {each.run for each in found if each.status != runstate.COMPLETE})
+    candidates = [RunCandidate(each.run, each.time, each.status, needed.get(each.run, ())) for each in found]
     now = store.clock()
     decisions = policy.apply_to_runs(candidates, rules, now=now)
     imported = _imported(store, {each.id for each in decisions if each.expires})
@@ -95,9 +95,9 @@ def decide(store: Checkpoints, rules: Policy, among: Collection[str] | None = No
         decisions = [Decision(each.id, expires=False, reason=stays) if each.id in imported else each for each in decisions]
     fates = []
     for each, decision in zip(found, decisions, strict=True):
-        count = sizes[each.id][0] if each.id in sizes else 0
-        fate = Fate(each.id, each.label, count, each.path, decision.expires, decision.expires, decision.reason)
-        is_meant = each.id in sizes and (among is None or each.id in among)  # what began just now is not
+        count = sizes[each.run][0] if each.run in sizes else 0
+        fate = Fate(each.run, each.label, count, each.path, decision.expires, decision.expires, decision.reason)
+        is_meant = each.run in sizes and (among is None or each.run in among)  # what began just now is not
         fates.append(fate if is_meant else replace(fate, is_due=False, expires=False))
     chains = chains_of(store, [fate.run for fate in fates if fate.expires])
     fates = [_with_chain(fate, chains.get(fate.run, ())) if fate.expires else fate for fate in fates]
@@ -130,7 +130,7 @@ def squashed(store: Checkpoints, but: Collection[str]) -> dict[str, tuple[Entry,
     found: dict[str, tuple[Entry, str]] = {}
     touched: dict[str, str] = {}
     for chain in chains.values():
-        within = policy.squashed((entry.id, entry.phase, entry.trigger) for entry in chain)
+        within = policy.squashed((entry.id, entry.label, entry.trigger) for entry in chain)
         if within:
             found |= {entry.id: (entry, within[entry.id]) for entry in chain if entry.id in within}
             touched |= {entry.id: entry.oid for entry in chain if entry.id not in within}
@@ -144,7 +144,7 @@ def squashed(store: Checkpoints, but: Collection[str]) -> dict[str, tuple[Entry,
 
 def needed_by(store: Checkpoints, run: str) -> str | None:
     """Returns the id of an unfinished run that refers to checkpoints of a run; None where there is none."""
-    unfinished = {each.id for each in summary.summaries(store) if each.status != runstate.COMPLETE}
+    unfinished = {each.run for each in summary.summaries(store) if each.status != runstate.COMPLETE}
     return min(_needed_by(store, unfinished).get(run, ()), default=None)
 
 

@@ -34,14 +34,14 @@ class Attempts:
     def phases(self, completed: Iterable[str]) -> list[str]:
         """Returns the names of the phases that the run is known to have, `completed` first, then in the order they came up."""
         entries = trust.written_here(self._store, Query(run=self._run))
-        labels = [split(entry.phase)[0] for entry in entries if entry.trigger not in (*WITHIN, STEP)]
+        labels = [split(entry.label)[0] for entry in entries if entry.trigger not in (*WITHIN, STEP)]
         return list(dict.fromkeys([*completed, *(name for name in reversed(labels) if name not in NOT_PHASES)]))
 
     def attempts_at(self, phase: str) -> int:
         """Returns how many attempts at a phase there were."""
         if self._attempts is None:
             entries = trust.written_here(self._store, Query(run=self._run, status="started"))
-            self._attempts = Counter(split(entry.phase)[0] for entry in entries if entry.trigger == PHASE)
+            self._attempts = Counter(split(entry.label)[0] for entry in entries if entry.trigger == PHASE)
         return self._attempts[phase]
 
     def count_attempt(self, attempt: Attempt) -> None:
@@ -51,7 +51,7 @@ class Attempts:
 
     def began(self, phase: str) -> str | None:
         """Returns the newest checkpoint at which a phase began, None where there is none."""
-        found = trust.written_here(self._store, Query(run=self._run, phase=f"{phase}-started"))
+        found = trust.written_here(self._store, Query(run=self._run, label=f"{phase}-started"))
         return next((entry.id for entry in found), None)
 
     def began_first(self, phase: str) -> Checkpoint | None:
@@ -87,8 +87,8 @@ class Attempts:
             if target not in (None, entry.id):
                 continue
             target = None
-            if entry.phase == REWOUND:
+            if entry.label == REWOUND:
                 target = trust.read(self._store, self._run, entry.id).rewound_to
-            elif entry.trigger not in _OF_OTHERS and split(entry.phase)[0] == phase:
+            elif entry.trigger not in _OF_OTHERS and split(entry.label)[0] == phase:
                 return self.differs_from(entry.id)
         return self.differs_from(newest)

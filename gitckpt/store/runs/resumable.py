@@ -50,7 +50,7 @@ def unfinished(store: Checkpoints) -> list[RunInfo]:
     """
     over = (runstate.COMPLETE, *runstate.DRIVEN)
     left = (run for run in summary.summaries(store) if run.status not in over)
-    return [run for run in left if is_from_here(store, run.id)]
+    return [run for run in left if is_from_here(store, run.run)]
 
 
 def is_from_here(store: Checkpoints, run: str) -> bool:
@@ -91,7 +91,7 @@ def made_elsewhere(store: Checkpoints, names: Iterable[str]) -> dict[str, str]:
 
 def _of_runs(store: Checkpoints) -> Checkpoint | None:
     for run in unfinished(store):
-        found = _first_whole(store, trust.written_here(store, Query(run=run.id)))
+        found = _first_whole(store, trust.written_here(store, Query(run=run.run)))
         if found is not None:
             return found
     return None
@@ -106,8 +106,8 @@ def _outside(store: Checkpoints) -> Checkpoint | None:
         own = (entry for entry in ours if known.was_captured_in(entry.id, here))
         silent = (*HOOK_TRIGGERS, SAFETY, RESCUE, STEP)
         told = [entry for entry in own if entry.trigger not in silent]
-        done = next((at for at, entry in enumerate(told) if entry.phase == layout.RUN_COMPLETE), None)
-        phases = [entry for entry in told[:done] if split(entry.phase)[0] not in NOT_PHASES]
+        done = next((at for at, entry in enumerate(told) if entry.label == layout.RUN_COMPLETE), None)
+        phases = [entry for entry in told[:done] if split(entry.label)[0] not in NOT_PHASES]
         found = _first_whole(store, phases)
         if found is not None or done is not None or len(entries) < _FIRST:
             return found

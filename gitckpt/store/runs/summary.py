@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from gitckpt.model import phase, runstate
+from gitckpt.model import phase, runstate, times
 from gitckpt.model.checkpoint import STEP
 from gitckpt.model.errors import InvalidCheckpoint, NotFoundError
 from gitckpt.model.readers import codec
@@ -17,6 +17,8 @@ from gitckpt.store.worktrees import ownership
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    import datetime as dt
+
     from gitckpt.store.checkpoints import Checkpoints
 
 RESUMABLE = (runstate.CRASHED, runstate.FAILED, runstate.PAUSED, runstate.BLOCKED)
@@ -30,7 +32,7 @@ class RunInfo:
     """A run at a glance.
 
     Attributes:
-        id: of the run.
+        run: its id.
         status: what has become of it, one of `runstate.STATUSES`.
         label: the phase label that says so.
         time: of its newest checkpoint, in microseconds since the epoch.
@@ -41,7 +43,7 @@ class RunInfo:
         lease: who drives it, or drove it until a crash; None where it was given back.
     """
 
-    id: str
+    run: str
     status: str
     label: str
     time: int
@@ -50,6 +52,11 @@ class RunInfo:
     branch: str | None
     path: str | None
     lease: Lease | None
+
+    @property
+    def datetime(self) -> dt.datetime:
+        """When its newest checkpoint was made, as an aware `datetime` in UTC."""
+        return times.as_datetime(self.time)
 
 
 def summaries(store: Checkpoints) -> list[RunInfo]:
@@ -113,12 +120,12 @@ def _as_written(store: Checkpoints, run: str) -> tuple[int, str, str | None, str
     """
     entries = heads.chain(store.index, store.repository, run)
     newest, times = entries[0], [entry.time for entry in entries]
-    driven = next((entry.phase for entry in entries if is_driven(entry)), None)
+    driven = next((entry.label for entry in entries if is_driven(entry)), None)
     left = None
     if driven is None or phase.split(driven)[0] == "run":
         left = next((entry for entry in entries if is_told(entry)), None)
-    told: list[str | None] = [None, None, None] if left is None else [left.phase, left.oid, left.trigger]
-    return max(times), newest.id, newest.branch, newest.phase, driven, times[-1], told
+    told: list[str | None] = [None, None, None] if left is None else [left.label, left.oid, left.trigger]
+    return max(times), newest.id, newest.branch, newest.label, driven, times[-1], told
 
 
 def summary(store: Checkpoints, run: str) -> RunInfo:
@@ -128,7 +135,7 @@ def summary(store: Checkpoints, run: str) -> RunInfo:
         NotFoundError: there is no such run.
     """
     for each in summaries(store):
-        if each.id == run:
+        if each.run == run:
             return each
     raise NotFoundError(f"no run {run}", hint="see which there are: git ckpt runs")
 

@@ -94,7 +94,7 @@ def read(store: Checkpoints, run: str) -> History:
     events: dict[str, Event] = {name: Event(name, PENDING) for name in (*pipeline.phases, *before)}
     current = ""
     for checkpoint in chain:
-        name, status = phase.split(checkpoint.phase)
+        name, status = phase.split(checkpoint.label)
         if name in phase.NOT_PHASES or checkpoint.trigger in _WITHIN:
             continue
         events[name] = _after(events.get(name, Event(name, PENDING)), checkpoint, status)
@@ -102,7 +102,7 @@ def read(store: Checkpoints, run: str) -> History:
     for name, id_ in pipeline.completed.items():
         if name in events and events[name].status == PENDING:
             events[name] = replace(events[name], status="complete", checkpoint=id_)
-    says_all = bool(pipeline.completed) or any(each.phase == phase.REWOUND for each in chain)
+    says_all = bool(pipeline.completed) or any(each.label == phase.REWOUND for each in chain)
     for name, event in events.items():
         if event.status in ("complete", "skipped") and says_all and name not in pipeline.completed:
             events[name] = replace(event, status=PENDING)  # to be done again, after the run was taken back

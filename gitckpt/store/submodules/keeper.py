@@ -43,7 +43,7 @@ if TYPE_CHECKING:
         def seen_from(self, repository: Repository, adapter: str) -> AnyCheckpoints: ...  # noqa: D102
         def capture(self, limits: Limits | None = None) -> Worktree: ...  # noqa: D102
         def record(  # noqa: D102
-            self, phase: str, state: dict[str, Any], *, worktree: Worktree, trigger: str, base: str | None = None
+            self, label: str, state: dict[str, Any], *, worktree: Worktree, trigger: str, base: str | None = None
         ) -> Checkpoint: ...
         def read(self, checkpoint_id: str) -> Checkpoint: ...  # noqa: D102
         def read_own(self, checkpoint_id: str) -> Checkpoint: ...  # noqa: D102

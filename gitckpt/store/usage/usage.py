@@ -236,7 +236,7 @@ def _statuses(store: Checkpoints, refs: Mapping[str, str], runs: set[str]) -> di
     found = dict.fromkeys(runs, REMOVED)
     for run, read in zip(there, store.objects.read([refs[layout.RUNS + run] for run in there]), strict=True):
         try:
-            label = layout.run_head(read, layout.RUNS + run).phase
+            label = layout.run_head(read, layout.RUNS + run).label
         except InvalidCheckpoint:
             label = ""
         found[run] = COMPLETE if label == layout.RUN_COMPLETE else UNFINISHED

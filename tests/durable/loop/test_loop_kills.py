@@ -78,7 +78,7 @@ class LoopProject(Project):
         found = require_whole(self.checkout)
         chain = [found[name] for name in require_runs(self.checkout, found)[run]]
         assert [each.message for each in chain if each.trigger == LOOP] == MESSAGES
-        labels = [split(each.phase) for each in chain if each.trigger != LOOP]
+        labels = [split(each.label) for each in chain if each.trigger != LOOP]
         assert [name for name, status in labels if status == "complete"] == [PHASE, "run"]
         numbers = killing.attempts(chain, PHASE)
         assert numbers == list(range(1, len(numbers) + 1))

@@ -161,7 +161,7 @@ class TestConformance:
         final = "Final tests failed: "
         assert (failed.message, failed.errors) == ("reached max iterations (2)", (final, final, "reached max iterations (2)"))
         assert bench.memory["iterations"] == 2
-        assert bench.newest.phase == f"{PHASE}-failed"
+        assert bench.newest.label == f"{PHASE}-failed"
 
     @pytest.mark.long
     def test_rlm_24_failures_of_the_agent_do_not_end_it(self, bench: Bench) -> None:

@@ -46,7 +46,7 @@ def require_all(store: Store, run: str, reported: list[str]) -> None:
     chain = [store.read(entry.id) for entry in reversed(store.list(Query(run=run)))]
     assert [each.sequence for each in chain] == list(range(1, len(chain) + 1))
     assert [each.parent for each in chain] == [None, *(each.id for each in chain[:-1])]
-    made = [each for each in chain if each.phase == "EXECUTE-progress"]
+    made = [each for each in chain if each.label == "EXECUTE-progress"]
     assert set(reported) <= {each.id for each in made}
     record = inside(store).heads.read(run).state["loop_state"]["checkpoints"]["EXECUTE"]
     assert record["output_files"] == [each.message for each in made]
@@ -264,7 +264,7 @@ class TestFromWhere:
 
     def test_an_unborn_branch(self, make_checkout: Callable[..., Checkout], make_store: Callable[..., Store]) -> None:
         made = report(make_store(make_checkout()), None, "start", "PLAN", track="t")
-        assert (made.git_sha, made.phase) == ("", "PLAN-started")
+        assert (made.git_sha, made.label) == ("", "PLAN-started")
 
 
 class TestDrivenRuns:
@@ -356,7 +356,7 @@ class TestStates:
     def test_a_report_is_what_its_checkpoint_says(self, plain: Store) -> None:
         report(plain, None, "start", "EXECUTE", track="t", force=True, agent="me")
         made = report(plain, None, "fail", "EXECUTE", track="t", notes="it broke\nin two lines", task="2.3", tasks_total=7, current_phase=1)
-        assert (made.phase, made.message, made.errors, made.agent) == (
+        assert (made.label, made.message, made.errors, made.agent) == (
             "EXECUTE-failed",
             "it broke in two lines",
             ("it broke\nin two lines",),
@@ -365,7 +365,7 @@ class TestStates:
         assert made.progress == Progress(current_phase=1, current_task="2.3", tasks_completed=0, tasks_total=7)
         assert plain.read(made.id) == made
         reset = report(plain, None, "reset", "EXECUTE", track="t", notes="once more")
-        assert (reset.phase, reset.message, reset.errors) == ("EXECUTE-progress", "reset: once more", ())
+        assert (reset.label, reset.message, reset.errors) == ("EXECUTE-progress", "reset: once more", ())
         long = report(plain, None, "progress", "EXECUTE", track="t", notes="x" * 1000)
         assert long.message == "x" * 300 + "…"
         assert long.state["loop_state"]["checkpoints"]["EXECUTE"]["notes"] == "x" * 1000

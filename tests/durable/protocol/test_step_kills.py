@@ -88,7 +88,7 @@ class Track:
         assert locks == []
         found = require_whole(self.checkout)
         (chain,) = require_runs(self.checkout, found).values()
-        reports = [(found[name].phase, found[name].agent, found[name].message, found[name].progress) for name in chain]
+        reports = [(found[name].label, found[name].agent, found[name].message, found[name].progress) for name in chain]
         files = [found[name].tree for name in chain]
         assert len(found) == len(chain)
         return {"state": timeless(found[chain[-1]].state), "reports": reports, "files": files}

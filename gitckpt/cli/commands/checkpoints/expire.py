@@ -90,8 +90,8 @@ def _rows(found: Expired, *, dry_run: bool) -> list[tuple[str, str, str, str]]:
             rows.append((gone if fate.expires else "stays", fate.run, fate.label, why))
     for entry, decision in found.checkpoints:
         if entry.run not in runs or entry.id in found.squashed:
-            rows.append((gone, entry.id, entry.phase, decision.reason))
-    rows += [("failed", entry.id, entry.phase, error.message) for entry, error in found.failed]
+            rows.append((gone, entry.id, entry.label, decision.reason))
+    rows += [("failed", entry.id, entry.label, error.message) for entry, error in found.failed]
     return rows
 
 

@@ -51,11 +51,13 @@ def list_(
     if commit == "":  # for a program, that is what was recorded before the first commit; here, a variable that is not set
         raise NotFoundError("no commit goes by ''", hint="name a branch, a tag or a commit: git log --oneline --all")
     with open_store() as store:
+        is_label = phase is not None and phases.split(phase)[1] in phases.STATUSES
         limit = None if all_ else _NEWEST if number is None else number
         query = Query(
             run=store.find_run(run) if run is not None else None,
             ids=[entry.id for entry in store.links(commit)] if commit is not None else None,
-            phase=phase,
+            phase=None if is_label else phase,
+            label=phase if is_label else None,
             status=status,
             since=times.now() - times.parse_age(since) if since is not None else None,
             limit=None if limit is None else limit + 1,
@@ -91,7 +93,7 @@ def list_(
 def _print(entries: Sequence[Entry], changed: Mapping[str, int], replaced: Collection[str], now: int) -> None:
     if not terminal.is_terminal():
         for entry in entries:
-            cells = (entry.id, entry.timestamp, entry.run, entry.phase, entry.git_sha, entry.branch, _files(entry, changed), entry.message)
+            cells = (entry.id, entry.timestamp, entry.run, entry.label, entry.git_sha, entry.branch, _files(entry, changed), entry.message)
             terminal.out_row(cells)
         return
     if not entries:
@@ -103,7 +105,7 @@ def _print(entries: Sequence[Entry], changed: Mapping[str, int], replaced: Colle
                 entry.id[: ids.SHORT],
                 times.age_text(max(now - entry.time, 0)),
                 entry.run or "",
-                f"{entry.phase} (replaced)" if entry.id in replaced else entry.phase,
+                f"{entry.label} (replaced)" if entry.id in replaced else entry.label,
                 entry.git_sha[: ids.SHORT],
                 entry.branch or "",
                 _files(entry, changed),
@@ -135,8 +137,9 @@ def _as_json(entry: Entry, changed: Mapping[str, int], replaced: Collection[str]
         "id": entry.id,
         "run": entry.run,
         "sequence": entry.sequence,
-        "phase": entry.phase,
-        "status": phases.split(entry.phase)[1] or None,
+        "label": entry.label,
+        "phase": entry.phase_name,
+        "status": entry.status or None,
         "timestamp": entry.timestamp,
         "git_sha": entry.git_sha,
         "branch": entry.branch,

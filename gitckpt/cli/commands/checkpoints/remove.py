@@ -114,4 +114,4 @@ def _meant(store: Store, texts: list[str]) -> tuple[list[str], list[str]]:
     if not runs:
         return [], list(found)
     # The youngest first: it may refer to an older one that is named, too, and would keep that.
-    return [each.id for each in sorted(store.runs(), key=lambda each: -each.started) if each.id in runs], list(found)
+    return [each.run for each in sorted(store.runs(), key=lambda each: -each.started) if each.run in runs], list(found)

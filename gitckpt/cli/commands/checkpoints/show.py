@@ -76,7 +76,7 @@ def _print_line(name: str, value: str) -> None:
 def _facts(checkpoint: Checkpoint) -> list[tuple[str, str]]:
     facts: list[tuple[str, Any]] = [
         ("checkpoint", checkpoint.id),
-        ("phase", checkpoint.phase),
+        ("phase", checkpoint.label),
         ("run", f"{checkpoint.run} #{checkpoint.sequence}" if checkpoint.run else None),
         ("parent", checkpoint.parent),
         ("time", checkpoint.timestamp),

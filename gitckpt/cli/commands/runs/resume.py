@@ -129,7 +129,7 @@ def _meant(store: Store, *, no_run: bool) -> Checkpoint:
     from gitckpt.store.runs.summary import RESUMABLE
 
     here = [run for run in store.unfinished_runs() if store.is_ours(run.newest)]
-    newest = [store.newest(run.id) for run in here]
+    newest = [store.newest(run.run) for run in here]
     begun = [each for each, run in zip(newest, here, strict=True) if run.status in RESUMABLE]
     found = [each for each in begun if _has_pipeline(each)]
     found = found or [each for each in newest if not _has_pipeline(each)]
@@ -161,7 +161,7 @@ def _account(store: Store, newest: Checkpoint) -> tuple[str, list[str]]:
     from gitckpt.durable.driver.pipelines import outlook
 
     if not _has_pipeline(newest):
-        return f"{newest.run} ({newest.phase}): opens its worktree", []
+        return f"{newest.run} ({newest.label}): opens its worktree", []
     step, agents = outlook(store, newest)
     calls = f" (calls {', '.join(agents)})" if agents else ""
     return f"{newest.run} at {step}{calls}" if step else "", agents
@@ -184,8 +184,8 @@ def _chosen(store: Store, found: Sequence[Checkpoint]) -> Checkpoint:
 def _driven_here(store: Store) -> Checkpoint | None:
     """Return the newest checkpoint of a run from here that somebody drives, or None."""
     driven = (run for run in store.runs() if run.status in DRIVEN)
-    driven = (run for run in driven if not store.made_elsewhere([run.id]))
-    return next((store.newest(run.id) for run in driven if store.is_ours(run.newest)), None)
+    driven = (run for run in driven if not store.made_elsewhere([run.run]))
+    return next((store.newest(run.run) for run in driven if store.is_ours(run.newest)), None)
 
 
 def _latest(store: Store) -> Checkpoint:
@@ -200,11 +200,11 @@ def _latest(store: Store) -> Checkpoint:
     for run in store.runs():
         if run.status not in RESUMABLE:
             continue
-        newest = store.newest(run.id)
+        newest = store.newest(run.run)
         if not store.is_ours(newest):
-            terminal.remark(f"passed over, as it was not written in this repository: {run.id}")
+            terminal.remark(f"passed over, as it was not written in this repository: {run.run}")
         elif _has_pipeline(newest):
-            others.append(_account(store, newest)[0] or run.id)
+            others.append(_account(store, newest)[0] or run.run)
     if others:
         what = "no unfinished run was started in this worktree; in others"
         hint = "name one: git ckpt resume RUN; for the newest checkpoint here: git ckpt resume latest"
@@ -271,7 +271,7 @@ def _open(store: Store, checkpoint: Checkpoint, directory: str | None, *, catche
             run.pause()
         more = [each for each in run.remarks if each not in opened.remarks]
         opened = replace(opened, remarks=(*opened.remarks, *more), behind=None)
-    what = f"the worktree of {checkpoint.id[: ids.SHORT]} ({checkpoint.phase})"
+    what = f"the worktree of {checkpoint.id[: ids.SHORT]} ({checkpoint.label})"
     terminal.remark(f"made {what}" if opened.made else f"{what} was there already{'' if is_brought else ', and is as it was left'}")
     for remark in opened.remarks:
         terminal.warn(remark)
@@ -329,7 +329,7 @@ def _take_back(store: Store, checkpoint: Checkpoint, directory: str | None, *, r
         if phase is not None:
             run.redo(phase, record=True)
     if rewind:
-        terminal.remark(f"run {run.id} is back at {checkpoint.id[: ids.SHORT]} ({checkpoint.phase})")
+        terminal.remark(f"run {run.id} is back at {checkpoint.id[: ids.SHORT]} ({checkpoint.label})")
     if phase is not None:
         complete = ", ".join(run.completed) or "none"
         terminal.remark(f"phase {phase!r} of run {run.id} is to be done again, with what was completed after it; complete: {complete}")

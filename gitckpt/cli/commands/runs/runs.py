@@ -49,11 +49,11 @@ def runs(
         return
     if not terminal.is_terminal():
         for each in found:
-            cells = (each.id, each.status, each.label, times.to_text(each.time), each.branch, each.path)
+            cells = (each.run, each.status, each.label, times.to_text(each.time), each.branch, each.path)
             terminal.out_row(cells)
         return
     rows = [
-        (each.id, each.status, each.label, times.age_text(max(now - each.time, 0)), each.branch or "", terminal.near(each.path))
+        (each.run, each.status, each.label, times.age_text(max(now - each.time, 0)), each.branch or "", terminal.near(each.path))
         for each in found
     ]
     terminal.table(_COLUMNS, rows)
@@ -120,7 +120,7 @@ def _advice(store: Store, history: History) -> str | None:
 
 def _next_command(history: History) -> str | None:
     """Returns what to do next with a run; None where there is nothing to do."""
-    summary, name = history.summary, history.summary.id
+    summary, name = history.summary, history.summary.run
     phase = next((event.phase for event in history.events if event.is_current), "")
     if summary.status == runstate.COMPLETE:
         return None
@@ -142,7 +142,7 @@ def _next_command(history: History) -> str | None:
 
 def _next_of_steps(history: History) -> str:
     """Returns what to do next with a run of steps: what blocks it is settled by a reset."""
-    name, loop = history.summary.id, history.newest.state["loop_state"]
+    name, loop = history.summary.run, history.newest.state["loop_state"]
     if history.summary.status == runstate.BLOCKED:
         return f"git ckpt step reset {shell_word(str(loop.get('current_step')))} --run {name} --notes TEXT"
     if loop.get("current_step") == "COMPLETE":
@@ -159,12 +159,12 @@ def _facts(history: History, now: int) -> list[tuple[str, str]]:
     autonomy = f", {pipeline.autonomy}" if pipeline.autonomy else ""
     branch = f" on {summary.branch}" if summary.branch else ""
     facts = [
-        ("run", summary.id),
+        ("run", summary.run),
         ("status", summary.status + age),
         ("pipeline", f"{pipeline.name}{autonomy}" if pipeline.name is not None else ""),
         *(("input", f"{name} = {_brief(value)}") for name, value in pipeline.inputs.items() if value),
         ("progress", f"{len(pipeline.completed)} of {len(pipeline.phases)} phases complete" if pipeline.phases else ""),
-        *((gauge.label, f"{_bar(gauge)}{gauge.text}") for gauge in progress.gauges(history.newest.state, history.newest.progress)),
+        *((gauge.name, f"{_bar(gauge)}{gauge.text}") for gauge in progress.gauges(history.newest.state, history.newest.progress)),
         ("deadline", pipeline.deadline or ""),
         ("worktree", summary.path + branch if summary.path else ""),
         ("driver" if summary.status in runstate.DRIVEN else "left by", summary.lease.sentence() if summary.lease is not None else ""),
@@ -213,21 +213,21 @@ def _meant(store: Store, text: str | None) -> str:
         return store.run
     runs = store.runs()
     ours = [each for each in runs if store.is_ours(each.newest)]
-    here = (each for each in ours if not store.made_elsewhere([each.id]))
+    here = (each for each in ours if not store.made_elsewhere([each.run]))
     newest = next(here, ours[0] if ours else None)
     if newest is None and runs:
         raise NotFoundError("every run was written elsewhere, and fetched", hint="name one of those that are there: git ckpt runs")
     if newest is None:
         raise NotFoundError("there are no runs yet", hint="start one: git ckpt run PIPELINE, or git ckpt start NAME")
-    return newest.id
+    return newest.run
 
 
 def _as_json(summary: RunInfo) -> dict[str, Any]:
     lease = summary.lease
     return {
-        "id": summary.id,
+        "run": summary.run,
         "status": summary.status,
-        "phase": summary.label,
+        "label": summary.label,
         "started": times.to_text(summary.started),
         "newest": {"id": summary.newest, "timestamp": times.to_text(summary.time)},
         "branch": summary.branch,
@@ -261,7 +261,7 @@ def _history_as_json(history: History, advice: str | None) -> dict[str, Any]:
         },
         "phases": [_event_as_json(event) for event in history.events],
         "gauges": [
-            {"label": gauge.label, "text": gauge.text, "done": gauge.done, "total": gauge.total}
+            {"name": gauge.name, "text": gauge.text, "done": gauge.done, "total": gauge.total}
             for gauge in progress.gauges(history.newest.state, history.newest.progress)
         ],
         "unwritten": history.unwritten,

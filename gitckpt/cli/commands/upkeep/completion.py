@@ -90,6 +90,6 @@ def _ids() -> list[str]:
 
     try:
         with open_store() as store:
-            return ["latest", "latest:any", *(run.id for run in store.runs()), *(entry.id for entry in store.list(Query(limit=_IDS)))]
+            return ["latest", "latest:any", *(run.run for run in store.runs()), *(entry.id for entry in store.list(Query(limit=_IDS)))]
     except CkptError:
         return []

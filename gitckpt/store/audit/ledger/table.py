@@ -210,7 +210,7 @@ class Sheet:
     def fill(self, at: int, found: Checkpoint, names: Sequence[tuple[str, str]]) -> None:
         """Notes what a valid checkpoint says whose ref stands at a place, and which others it names."""
         self.digests[at] = hash(entry.audited(found, self.oid(at)))
-        commit = self._put(at, found.git_sha, found.phase, found.time)
+        commit = self._put(at, found.git_sha, found.label, found.time)
         files = found.worktree
         held = (found.tree, files.operation_commit if files else None, found.imported.original if found.imported else None)
         submodules = entry.submodules(found)

@@ -129,4 +129,4 @@ class Withdrawal:
         listed = known.entries(Query(ids=[note.link_id(line) for line in note.Note(lines).links]))
         commits = {commit, *note.commits(lines, (entry.git_sha for entry in listed))}
         found = {entry.id: entry for entry in (*listed, *(entry for each in commits for entry in known.entries(Query(git_sha=each))))}
-        return [(note.link_line(one.id, one.phase, one.timestamp), one.git_sha) for one in found.values() if one.id not in out]
+        return [(note.link_line(one.id, one.label, one.timestamp), one.git_sha) for one in found.values() if one.id not in out]
