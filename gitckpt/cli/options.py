@@ -21,9 +21,11 @@ class Syntax:
 
     Attributes:
         arguments: the parameters that are given by position.
+        required: how many of these must be given.
         words: instead, the parameter that takes all that is given by position; there must be something.
         flags: option → the parameter that becomes true.
         values: option → the parameter that becomes the next word.
+        lists: option that may be given again → the parameter that has each next word.
         readers: parameter → what makes a value of that word; by default the word is the value.
     """
 
@@ -31,15 +33,19 @@ class Syntax:
         self,
         *,
         arguments: Sequence[str] = (),
+        required: int = 0,
         words: str | None = None,
         flags: Mapping[str, str] | None = None,
         values: Mapping[str, str] | None = None,
+        lists: Mapping[str, str] | None = None,
         readers: Mapping[str, Callable[[str], object]] | None = None,
     ) -> None:
         self.arguments = arguments
+        self.required = required
         self.words = words
         self.flags = flags or {}
         self.values = values or {}
+        self.lists = lists or {}
         self.readers = readers or {}
 
 

@@ -44,6 +44,13 @@ def call_of(words: Sequence[str]) -> Callable[[], int | None] | None:
     return call
 
 
+def _note(found: dict[str, Any], syntax: options.Syntax, option: str, value: str) -> None:
+    if option in syntax.lists:
+        found.setdefault(syntax.lists[option], []).append(value)
+    else:
+        found[syntax.values[option]] = value
+
+
 def parse(syntax: options.Syntax, words: Sequence[str]) -> dict[str, Any] | None:
     """Returns the parameters that words give a value; None where they are not wholly understood."""
     found: dict[str, Any] = {}
@@ -59,16 +66,18 @@ def parse(syntax: options.Syntax, words: Sequence[str]) -> dict[str, Any] | None
             found[name] = word
         elif word in syntax.flags:
             found[syntax.flags[word]] = True
-        elif word in syntax.values:
+        elif word in syntax.values or word in syntax.lists:
             value = next(rest, "--")
             if value.startswith("-") and value != "-":
                 return None  # more likely an option whose neighbour lacks its value
-            found[syntax.values[word]] = value
-        elif equals and option.startswith("--") and option in syntax.values:
-            found[syntax.values[option]] = value
+            _note(found, syntax, word, value)
+        elif equals and option.startswith("--") and (option in syntax.values or option in syntax.lists):
+            _note(found, syntax, option, value)
         else:
             return None
     if syntax.words and not found.get(syntax.words):
+        return None
+    if any(name not in found for name in syntax.arguments[: syntax.required]):
         return None
     try:
         return {name: syntax.readers[name](value) if name in syntax.readers else value for name, value in found.items()}

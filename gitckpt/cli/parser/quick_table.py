@@ -18,6 +18,11 @@ BEFORE = options.Syntax(
 """What may stand before any command."""
 
 AFTER = {
+    "init": options.Syntax(
+        values={
+            "--hooks": "hooks",
+        },
+    ),
     "save": options.Syntax(
         flags={
             "--no-worktree": "no_worktree",
@@ -30,6 +35,9 @@ AFTER = {
             "--agent": "agent",
             "--run": "run",
             "--track": "track",
+        },
+        lists={
+            "--error": "errors",
         },
     ),
     "list": options.Syntax(
@@ -74,25 +82,9 @@ AFTER = {
             "--autonomy": "autonomy",
             "--timeout": "timeout",
         },
-    ),
-    "runs": options.Syntax(
-        flags={
-            "--json": "as_json",
-        },
-        values={
-            "--status": "status",
-            "-n": "number",
-        },
-        readers={
-            "number": options.count,
-        },
-    ),
-    "status": options.Syntax(
-        arguments=["run"],
-        flags={
-            "--json": "as_json",
-            "--watch": "watch",
-            "-w": "watch",
+        lists={
+            "--input": "inputs",
+            "-i": "inputs",
         },
     ),
     "restore": options.Syntax(
@@ -117,6 +109,188 @@ AFTER = {
             "--json": "as_json",
         },
     ),
+    "run": options.Syntax(
+        arguments=["pipeline"],
+        required=1,
+        flags={
+            "--dry-run": "dry_run",
+            "-n": "dry_run",
+            "--print": "print_",
+        },
+        values={
+            "--base": "base",
+            "--autonomy": "autonomy",
+            "--timeout": "timeout",
+            "--key": "key",
+        },
+        lists={
+            "--input": "inputs",
+            "-i": "inputs",
+        },
+    ),
+    "loop": options.Syntax(
+        arguments=["plan"],
+        required=1,
+        flags={
+            "--until-tests-pass": "until_tests_pass",
+        },
+        values={
+            "--epic": "epic",
+            "--agent": "agent",
+            "--done": "done",
+            "--tests": "tests",
+            "--prompt": "prompt",
+            "--conversation": "conversation",
+            "--max-budget": "max_budget",
+            "--pause": "pause",
+            "--agent-timeout": "agent_timeout",
+            "--idle-timeout": "idle_timeout",
+            "--test-timeout": "test_timeout",
+            "--base": "base",
+            "--timeout": "timeout",
+        },
+        lists={
+            "--issue": "issue",
+        },
+    ),
+    "review": options.Syntax(
+        arguments=["task"],
+        required=1,
+        values={
+            "--name": "name",
+            "--coder": "coder",
+            "--reviewer": "reviewer",
+            "--lint": "lint",
+            "--epic": "epic",
+            "--max-budget": "max_budget",
+            "--agent-timeout": "agent_timeout",
+            "--refactor": "refactor",
+            "--base": "base",
+            "--timeout": "timeout",
+        },
+        lists={
+            "--filter": "filter_",
+        },
+    ),
+    "runs": options.Syntax(
+        flags={
+            "--json": "as_json",
+        },
+        values={
+            "--status": "status",
+            "-n": "number",
+        },
+        readers={
+            "number": options.count,
+        },
+    ),
+    "status": options.Syntax(
+        arguments=["run"],
+        flags={
+            "--json": "as_json",
+            "--watch": "watch",
+            "-w": "watch",
+        },
+    ),
+    "start": options.Syntax(
+        arguments=["name"],
+        values={
+            "--base": "base",
+            "--key": "key",
+        },
+    ),
+    "finish": options.Syntax(
+        arguments=["run"],
+        flags={
+            "--force": "force",
+        },
+    ),
+    "step": options.Syntax(
+        arguments=["action", "name"],
+        required=1,
+        flags={
+            "--files": "files",
+            "--force": "force",
+            "--history": "history",
+            "--json": "as_json",
+        },
+        values={
+            "--run": "run",
+            "--track": "track",
+            "--graph": "graph",
+            "--agent": "agent",
+            "--notes": "notes",
+            "-m": "notes",
+            "--task": "task",
+            "--task-status": "task_status",
+            "--worker": "worker",
+            "--tasks-completed": "tasks_completed",
+            "--tasks-total": "tasks_total",
+            "--current-phase": "current_phase",
+            "--total-phases": "total_phases",
+            "--verdict": "verdict",
+            "--commit": "commit",
+            "--id": "id_",
+            "--plan": "plan",
+            "--resume-from": "resume_from",
+        },
+        lists={
+            "--output": "output",
+            "--set": "set_",
+        },
+        readers={
+            "tasks_completed": options.count,
+            "tasks_total": options.count,
+            "current_phase": options.count,
+            "total_phases": options.count,
+        },
+    ),
+    "cancel": options.Syntax(
+        arguments=["run"],
+        required=1,
+    ),
+    "remove": options.Syntax(
+        words="ids",
+    ),
+    "expire": options.Syntax(
+        flags={
+            "--all": "all_",
+            "--dry-run": "dry_run",
+            "-n": "dry_run",
+        },
+        values={
+            "--older-than": "older_than",
+            "--keep-last": "keep_last",
+        },
+        readers={
+            "keep_last": options.count,
+        },
+    ),
+    "import": options.Syntax(
+        words="paths",
+        flags={
+            "--history": "history",
+            "--fork": "fork",
+            "--dry-run": "dry_run",
+            "--json": "as_json",
+        },
+        values={
+            "--format": "format_",
+            "--phases": "phases",
+        },
+    ),
+    "allow": options.Syntax(
+        flags={
+            "--dry-run": "dry_run",
+            "-n": "dry_run",
+            "--forget": "forget",
+            "--json": "as_json",
+        },
+        values={
+            "--secret": "secret",
+        },
+    ),
+    "notes": options.Syntax(),
     "verify": options.Syntax(
         flags={
             "--repair": "repair",
@@ -124,19 +298,58 @@ AFTER = {
             "--json": "as_json",
         },
     ),
+    "doctor": options.Syntax(
+        flags={
+            "--json": "as_json",
+        },
+    ),
+    "du": options.Syntax(
+        flags={
+            "--runs": "runs",
+            "--json": "as_json",
+        },
+    ),
+    "uninit": options.Syntax(),
+    "completion": options.Syntax(
+        arguments=["shell"],
+        required=1,
+    ),
+    "demo": options.Syntax(
+        values={
+            "--dir": "directory",
+        },
+    ),
 }
 """Command → what may stand behind it."""
 
 FUNCTIONS = {
+    "init": lambda: import_module("gitckpt.cli.commands.upkeep.init").init,
     "save": lambda: import_module("gitckpt.cli.commands.checkpoints.save").save,
     "list": lambda: import_module("gitckpt.cli.commands.checkpoints.list").list_,
     "show": lambda: import_module("gitckpt.cli.commands.checkpoints.show").show,
     "resume": lambda: import_module("gitckpt.cli.commands.runs.resume").resume,
-    "runs": lambda: import_module("gitckpt.cli.commands.runs.runs").runs,
-    "status": lambda: import_module("gitckpt.cli.commands.runs.runs").status,
     "restore": lambda: import_module("gitckpt.cli.commands.checkpoints.restore").restore,
     "undo": lambda: import_module("gitckpt.cli.commands.checkpoints.restore").undo,
     "redo": lambda: import_module("gitckpt.cli.commands.checkpoints.restore").redo,
+    "run": lambda: import_module("gitckpt.cli.commands.runs.run").run,
+    "loop": lambda: import_module("gitckpt.cli.commands.runs.loop").loop,
+    "review": lambda: import_module("gitckpt.cli.commands.runs.review").review,
+    "runs": lambda: import_module("gitckpt.cli.commands.runs.runs").runs,
+    "status": lambda: import_module("gitckpt.cli.commands.runs.runs").status,
+    "start": lambda: import_module("gitckpt.cli.commands.runs.start").start,
+    "finish": lambda: import_module("gitckpt.cli.commands.runs.start").finish,
+    "step": lambda: import_module("gitckpt.cli.commands.runs.step").step,
+    "cancel": lambda: import_module("gitckpt.cli.commands.runs.start").cancel,
+    "remove": lambda: import_module("gitckpt.cli.commands.checkpoints.remove").remove,
+    "expire": lambda: import_module("gitckpt.cli.commands.checkpoints.expire").expire,
+    "import": lambda: import_module("gitckpt.cli.commands.checkpoints.imports").import_,
+    "allow": lambda: import_module("gitckpt.cli.commands.upkeep.allow").allow,
+    "notes": lambda: import_module("gitckpt.cli.commands.upkeep.notes").notes,
     "verify": lambda: import_module("gitckpt.cli.commands.upkeep.verify").verify,
+    "doctor": lambda: import_module("gitckpt.cli.commands.upkeep.doctor").doctor,
+    "du": lambda: import_module("gitckpt.cli.commands.upkeep.du").du,
+    "uninit": lambda: import_module("gitckpt.cli.commands.upkeep.init").uninit,
+    "completion": lambda: import_module("gitckpt.cli.commands.upkeep.completion").completion,
+    "demo": lambda: import_module("gitckpt.cli.commands.upkeep.init").demo,
 }
 """Command → what imports its module, and returns the function that does the work."""
