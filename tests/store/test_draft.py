@@ -105,8 +105,8 @@ class TestCalls:
     def test_what_cannot_be_together(self, details: dict[str, Any], others: dict[str, Any], said: tuple[str, str]) -> None:
         assert refused("plan", details, **others) == said
 
-    def test_a_phase_is_a_string(self) -> None:
-        assert refused(None, {}) == ("phase: must be a string, not None", None)
+    def test_a_label_is_a_string(self) -> None:
+        assert refused(None, {}) == ("label: must be a string, not None", None)
 
 
 class TestDrafts:

@@ -54,7 +54,7 @@ def from_an_older_reader(path: Path) -> None:
     with sqlite3.connect(path) as connection:
         (version,) = connection.execute("PRAGMA user_version").fetchone()
         connection.execute(f"PRAGMA user_version = {version - 1}")
-        connection.execute("UPDATE entry SET phase = 'read by an older version'")
+        connection.execute("UPDATE entry SET label = 'read by an older version'")
     connection.close()
 
 

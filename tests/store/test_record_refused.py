@@ -16,8 +16,8 @@ from tests.conftest import Checkout
 from tests.store.conftest import ONE, RUN, MakeStore, require_whole
 
 REFUSED: list[tuple[dict[str, Any], type[CkptError], str]] = [
-    ({"phase": ""}, UsageError, "'' is not a phase"),
-    ({"phase": " \t"}, UsageError, "' \\t' is not a phase"),
+    ({"label": ""}, UsageError, "'' is not a phase"),
+    ({"label": " \t"}, UsageError, "' \\t' is not a phase"),
     ({"message": "two\nlines"}, UsageError, "a message is one line of at most 1,000 characters"),
     ({"message": "a line\n"}, UsageError, "a message is one line of at most 1,000 characters"),
     ({"message": "\n"}, UsageError, "a message is one line of at most 1,000 characters"),
@@ -31,7 +31,7 @@ REFUSED: list[tuple[dict[str, Any], type[CkptError], str]] = [
     ({"errors": [1]}, UsageError, "errors[0]: must be a string, not 1"),
     ({"errors": "went wrong"}, UsageError, "errors: must be a list of strings, not 'went wrong'"),
     ({"errors": 7}, UsageError, "errors: must be a list of strings, not 7"),
-    ({"phase": None}, UsageError, "phase: must be a string, not None"),
+    ({"label": None}, UsageError, "label: must be a string, not None"),
     ({"message": 7}, UsageError, "message: must be a string, not 7"),
     ({"agent": b"x"}, UsageError, "agent: must be a string, not b'x'"),
     ({"trigger": None}, UsageError, "trigger: must be a string, not None"),
@@ -69,7 +69,7 @@ class TestBadInput:
         before = checkout.fingerprint()
         for call, error, message in REFUSED:
             with pytest.raises(error) as caught:
-                inside(store).record(**({"phase": "a-complete", "state": {}} | call))
+                inside(store).record(**({"label": "a-complete", "state": {}} | call))
             assert caught.value.message == message
             assert checkout.fingerprint() == before, call
         store.record("a-complete", {})
@@ -171,7 +171,7 @@ def test_errors_may_be_none(plain: Store) -> None:
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda store: store.save(None), "phase: must be a string, not None"),
+        (lambda store: store.save(None), "label: must be a string, not None"),
         (lambda store: store.save("a", {}, worktree=CLEAN), "there is no argument 'worktree'"),
         (lambda store: store.save("a", {}, base="HEAD"), "there is no argument 'base'"),
         (lambda store: store.save("a", {}, guard=None), "there is no argument 'guard'"),

@@ -214,7 +214,7 @@ class TestCopied:
         assert caught.value.hint == f"make one of this repository elsewhere: git ckpt resume {made.run} --into DIR"
         found = store.verify().findings[0]
         assert (found.code, found.object, found.sentence) == ("worktree-moved", path, f"is of {sentence}")
-        assert str(found.cure).endswith(f"rm -r {copy / '.git/worktrees/ours'}")
+        assert str(found.cure).endswith(f"mv {copy / '.git/worktrees/ours'} {copy / '.git/ours.old'}")
         assert plain.verify().is_clean
 
 
