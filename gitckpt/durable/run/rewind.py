@@ -19,6 +19,7 @@ from gitckpt.model.names import shell_word
 from gitckpt.store.checkpoints import Checkpoints
 from gitckpt.store.records import layout
 from gitckpt.store.restore import restorer, submodules
+from gitckpt.store.restore.report import kept_failure
 from gitckpt.store.runs import run_files, trust
 from gitckpt.store.runs.run_files import RunFiles
 from gitckpt.store.snapshot import comparison, manifest
@@ -52,6 +53,8 @@ def go_back(store: Checkpoints, checkpoint: Checkpoint) -> list[str]:
         store.announce(remark)
     if restored.unfiltered:  # nobody is there to notice what a phase makes of them
         raise unfiltered.failure(restored.unfiltered, f"git ckpt resume {checkpoint.run}")
+    if restored.kept:
+        raise kept_failure(restored.kept)
     return [*safe, *([restored.safety] if restored.safety else [])]
 
 

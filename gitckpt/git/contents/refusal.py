@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from gitckpt.git.objects.anchor import is_pruned
 from gitckpt.git.process import GitError
-from gitckpt.git.worktree.complaints import met_change
+from gitckpt.git.worktree.complaints import failing_filters, has_hung_up, met_change, process_filters
 from gitckpt.git.worktree.index import PrivateIndex
 from gitckpt.model.errors import WorktreeError
 from gitckpt.model.values import dataclass, field
@@ -26,6 +26,7 @@ _INDEXING = "while indexing"
 """What git says besides where it could not read the file itself, or not all of it."""
 
 _STORING = (_INSERTING, "temporary file", "unable to write file")
+_NOT_STARTED = ("the remote end hung up", "initialization for subprocess", "cannot fork to run subprocess")
 
 
 _PARTS = 16
@@ -34,17 +35,34 @@ _STILL = "stop what writes to it, and run the command again; or leave all files 
 _READ = ("update-index", "--add", "--remove", "--replace", "--ignore-skip-worktree-entries", "-z", "--stdin")
 
 
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """A file that git has not read; the index has of it what it had.
+
+    Attributes:
+        path: from the top of the worktree.
+        cause: what git said.
+        driver: the required filter that failed; "" where none did.
+        is_name: whether git does not take its name, whatever is in it.
+    """
+
+    path: bytes
+    cause: str
+    driver: str = ""
+    is_name: bool = False
+
+
 @dataclass(slots=True)
 class Read:
     """What became of files that were to be read into an index.
 
     Attributes:
         converted: those of which git warned that their line ends come back otherwise.
-        refused: those that it has not read, each with the reason; of them, the index has what it had.
+        refused: those that it has not read.
     """
 
     converted: list[bytes] = field(default_factory=list)
-    refused: list[tuple[bytes, str]] = field(default_factory=list)
+    refused: list[Refused] = field(default_factory=list)
 
 
 def read_in(index: PrivateIndex, paths: list[bytes], settings: Sequence[str], env: Mapping[str, str] | None) -> Read:
@@ -61,10 +79,12 @@ def read_in(index: PrivateIndex, paths: list[bytes], settings: Sequence[str], en
         WorktreeError: a file changes each time that it is read, alone, too.
     """
     found, parts = Read(), [paths]
-    # Whatever the user says of line ends that change: what is to be saved is to be saved.
-    words = (*settings, "-c", "core.safecrlf=warn", *_READ)
+    disabled: set[str] = set()
+    is_refreshed = False
     while parts:
         part = parts.pop()
+        # Whatever the user says of line ends that change: what is to be saved is to be saved.
+        words = (*settings, *without_processes(disabled), "-c", "core.safecrlf=warn", *_READ)
         try:
             said = index.run(*words, data=b"".join(path + b"\0" for path in part), env=env)
         except GitError as error:
@@ -76,14 +96,66 @@ def read_in(index: PrivateIndex, paths: list[bytes], settings: Sequence[str], en
                 parts += [part[at : at + size] for at in range(0, len(part), size)]
                 continue
             refused = refused_path(error, part)
+            if refused is None and has_hung_up(error):
+                broken = _not_starting(index, part) - disabled
+                if broken:
+                    disabled |= broken
+                    parts.append(part)
+                    continue
+            if refused is None and not is_refreshed and failing_filters(index.repository, error):
+                index.look_at_young()  # git has met another file behind that filter
+                is_refreshed = True
+                parts.append(part)
+                continue
             if refused is None or is_unstorable(error):
                 raise
-            found.refused.append((refused, f"git cannot store it: {cause(error)}"))
+            found.refused.append(Refused(refused, cause(error), _failed_filter(error.stderr)))
             parts.append([path for path in part if path != refused])
         else:
             found.converted += converted(said.complaint, part)
-            found.refused += [(path, "git does not take this name") for path in passed_over(said.complaint, part)]
+            misnamed = passed_over(said.complaint, part)
+            found.refused += [Refused(path, "git does not take this name", is_name=True) for path in misnamed]
     return found
+
+
+def _failed_filter(complaint: str) -> str:
+    """Return the required filter that git could not run on a file; "" where none failed."""
+    for line in complaint.splitlines():
+        if line.startswith("fatal: ") and line.endswith("' failed") and _FILTERED in line:
+            return line.rpartition(_FILTERED)[2].removesuffix("' failed")
+    return ""
+
+
+def without_processes(drivers: Iterable[str]) -> list[str]:
+    """Return options with which git starts no process for some filters: it refuses each file if one is required."""
+    return [word for name in sorted(drivers) for word in ("-c", f"filter.{name}.process=")]
+
+
+def _not_starting(index: PrivateIndex, paths: Sequence[bytes]) -> set[str]:
+    """Return the process filters of some files that do not start."""
+    words = index.git("check-attr", "-z", "--stdin", "filter", data=b"".join(path + b"\0" for path in paths)).split(b"\0")
+    drivers = {os.fsdecode(name): path for path, name in zip(words[::3], words[2::3], strict=False)}
+    broken = set()
+    for name in drivers.keys() & process_filters(index.repository):
+        done = index.run("hash-object", "--stdin", f"--path={os.fsdecode(drivers[name])}", data=b"\n", ok=(0, 128))
+        if any(words in done.complaint for words in _NOT_STARTED):
+            broken.add(name)
+    return broken
+
+
+def filter_works(index: PrivateIndex, path: bytes, oid: str) -> bool:
+    """Tell whether the filter of a file takes what git stores of it: one that is not installed, or lacks its key, takes nothing.
+
+    Args:
+        index: of the worktree.
+        path: of the file.
+        oid: of its blob; not the empty one, which git hands to no filter.
+    """
+    (found,) = index.repository.cat_file.contents([oid])
+    if found is None or not found[2]:
+        return False
+    done = index.run("hash-object", "--stdin", f"--path={os.fsdecode(path)}", data=found[2], ok=(0, 1, 128))
+    return done.code == 0
 
 
 def refused_path(error: GitError, paths: Iterable[bytes]) -> bytes | None:

@@ -13,6 +13,7 @@ import stat
 from gitckpt.git.files import atomic, premises
 from gitckpt.git.objects.encoding import object_id
 from gitckpt.git.process import GitError
+from gitckpt.git.worktree.complaints import failing_filters, filters_off, has_hung_up
 from gitckpt.git.worktree.index import PrivateIndex
 from gitckpt.model.errors import WorktreeError
 from gitckpt.model.names import first_of
@@ -42,16 +43,13 @@ _PAST = 10_000_000_000
 """In nanoseconds: git asks the filter again of a file that is as young as the index."""
 
 
-def failing(error: GitError) -> str | None:
-    """Returns the filter by which git failed to write a file; None where it failed for another reason."""
+def failing(repository: Repository, error: GitError) -> set[str]:
+    """Return the filters by which git may have failed to write files; none where it failed for another reason.
+
+    It looks at files beside those as well, where these are as young as the index.
+    """
     found = _FAILED.search(error.stderr)
-    return found[2] if found else None
-
-
-def off(names: Iterable[str]) -> list[str]:
-    """Returns options by which some filters do nothing."""
-    keys = ("clean=", "smudge=", "process=", "required=false")
-    return [word for name in sorted(names) for key in keys for word in ("-c", f"filter.{name}.{key}")]
+    return {found[2]} if found else failing_filters(repository, error)
 
 
 def behind(repository: Repository, oids: Mapping[bytes, str], names: Collection[str]) -> HeldBack:
@@ -94,6 +92,14 @@ def note(repository: Repository, files: HeldBack) -> None:
     atomic.write_own(path, json.dumps(said).encode(), flushed=True)
 
 
+def forget(repository: Repository, paths: Collection[bytes]) -> None:
+    """Notes of some files that they are there as they shall be."""
+    known = _load(repository)
+    left = {path: each for path, each in known.items() if path not in paths}
+    if len(left) < len(known):
+        note(repository, left)
+
+
 def accept(index: PrivateIndex, files: HeldBack) -> None:
     """Lets an index have files that are there as git stores them, without the filter, which would make something else of their bytes.
 
@@ -103,7 +109,7 @@ def accept(index: PrivateIndex, files: HeldBack) -> None:
     if files:
         drivers = {driver for _, driver in files.values()}
         data = b"".join(path + b"\0" for path in files)
-        index.git(*off(drivers), "update-index", "--add", "--replace", "-z", "--stdin", data=data)
+        index.git(*filters_off(drivers), "update-index", "--add", "--replace", "-z", "--stdin", data=data)
 
 
 def _age(repository: Repository, paths: Iterable[bytes]) -> None:
@@ -190,6 +196,8 @@ def _write_beside(index: PrivateIndex, directory: bytes, paths: list[bytes]) -> 
             done = index.run(*_LENIENT, *words, data=b"".join(path + b"\0" for path in paths))
             return failed, bool(done.complaint)
         except GitError as error:
+            if has_hung_up(error):
+                return failed.union(paths), False
             found = _FAILED.search(error.stderr)
             at = next((at for at, path in enumerate(paths) if found and path.decode("utf-8", "replace") == found[1]), None)
             if at is None:
@@ -235,13 +243,13 @@ def write(
     names: set[str] = set()
     while True:
         try:
-            attempt(off(names))
+            attempt(filters_off(names))
             break
         except GitError as error:
-            name = failing(error)
-            if name is None or name in names:
+            more = failing(repository, error) - names
+            if not more:
                 raise
-            names.add(name)
+            names |= more
             again()
             note(repository, _load(repository) | behind(repository, wanted(), names))  # a kill may come while they are written
     if not names:

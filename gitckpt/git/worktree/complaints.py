@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 
+from gitckpt.git import config
 from gitckpt.model.errors import BusyError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Iterable
     from types import TracebackType
 
     from gitckpt.git.process import GitError
+    from gitckpt.git.repository import Repository
 
 TRIES = 5
 """How often git is asked to read files that change meanwhile."""
@@ -20,6 +24,9 @@ _CHANGED = ("unstable object source data", "short read while indexing", "failed 
 _SIGBUS = 10 if sys.platform == "darwin" else 7  # importing `signal` takes as long as all else that a capture imports
 
 _CORRUPT = ("index file", "bad index", "bad signature", "sharedindex", "shared index", "index entry", "index version", "index uses")
+_CLEANING = re.compile(r"clean filter '(.*)' failed")
+_PROCESS = re.compile(r"^filter\.(.*)\.process$")
+_HUNG_UP = "the remote end hung up unexpectedly"
 
 
 def met_change(error: GitError) -> bool:
@@ -30,6 +37,27 @@ def met_change(error: GitError) -> bool:
 def is_corrupt(error: GitError) -> bool:
     """Tells whether git failed because it could not read the index."""
     return any(words in error.stderr for words in _CORRUPT)
+
+
+def has_hung_up(error: GitError) -> bool:
+    """Tell whether git died because a filter process did not start; then it names neither filter nor file."""
+    return _HUNG_UP in error.stderr
+
+
+def failing_filters(repository: Repository, error: GitError) -> set[str]:
+    """Return the required filters by which git may have failed to look at a file; none where it failed for another reason."""
+    return set(_CLEANING.findall(error.stderr)) or (process_filters(repository) if has_hung_up(error) else set())
+
+
+def process_filters(repository: Repository) -> set[str]:
+    """Return the filters for which the configuration names a process."""
+    return {name[1] for key in config.read(repository, _PROCESS.pattern) if (name := _PROCESS.match(key))}
+
+
+def filters_off(names: Iterable[str]) -> list[str]:
+    """Return options by which some filters do nothing."""
+    keys = ("clean=", "smudge=", "process=", "required=false")
+    return [word for name in sorted(names) for key in keys for word in ("-c", f"filter.{name}.{key}")]
 
 
 class IndexGone(BusyError):

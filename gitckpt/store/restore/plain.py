@@ -56,6 +56,8 @@ def exchange(repository: Repository, limits: Limits, captured: Captured, sides: 
     directories = layout.with_above([os.path.dirname(path) for path in paths])
     if _are_closed(top, directories) or _are_linked(top, paths):
         return None
+    if captured.as_is or captured.unheld:
+        return None
     if not captured.is_as_stored or verdicts.are_there(repository) or unfiltered.held(repository) or partial.promisor(repository):
         return None
     # What is ignored was not looked at, and may have attributes, too.

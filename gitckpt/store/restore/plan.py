@@ -113,6 +113,7 @@ def make_plan(
     written: Collection[bytes] = (),
     *,
     index: bool = True,
+    unheld: Collection[bytes] = (),
 ) -> Plan:
     """Returns what is to be done to a worktree.
 
@@ -123,8 +124,9 @@ def make_plan(
         paths: files and directories to which the restore is restricted; none for all.
         written: files that are only there because of the restore which is taken back.
         index: whether the entries of the paths come back as well.
+        unheld: files that stay as they are, as no checkpoint holds what is in them.
     """
-    return _Planner(repository, found, wanted, paths, written, index=index).plan
+    return _Planner(repository, found, wanted, paths, written, index=index, unheld=unheld).plan
 
 
 def is_within(path: bytes, paths: Sequence[bytes]) -> bool:
@@ -202,6 +204,7 @@ class _Planner:
         written: Collection[bytes],
         *,
         index: bool,
+        unheld: Collection[bytes],
     ) -> None:
         self._repository = repository
         self._top = os.fsencode(repository.worktree or "")
@@ -221,7 +224,7 @@ class _Planner:
         for one in differing:
             if one.is_submodule:
                 self.plan.submodules.append(one)
-            elif one.path in self.plan.absent:
+            elif one.path in self.plan.absent or one.path in unheld:
                 continue
             elif one.path not in spared and (one.path not in self.plan.skipped or self._is_file(one.path)):
                 self.plan.files.append(one)
@@ -233,7 +236,9 @@ class _Planner:
         if index:
             self._look_for_ignored(fileless)
             self._plan_index(diff.differences(repository, before, after, paths), fileless)
-        self.plan.exactness = exactness.plan(repository, self._found, self._wanted, self.plan.files, self._is_wanted)
+        self.plan.exactness = exactness.plan(
+            repository, self._found, self._wanted, self.plan.files, lambda path: self._is_wanted(path) and path not in unheld
+        )
         touched = {one.path for one in self.plan.files} | self.plan.exactness.alike.keys()
         self.plan.changes = [PathChange(_KINDS[one.status], one.path) for one in self.plan.files]
         self.plan.changes += [PathChange(CHANGE, path) for path in self.plan.exactness.alike]

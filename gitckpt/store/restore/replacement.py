@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import os
 import re
 import stat
 import time
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
-from gitckpt.git.contents import attributes, unfiltered
+from gitckpt.git.contents import attributes, raw_files, unfiltered
 from gitckpt.git.contents.unfiltered import HeldBack
 from gitckpt.git.objects import diff
 from gitckpt.git.objects.diff import Difference
@@ -18,11 +19,12 @@ from gitckpt.git.objects.trees import present
 from gitckpt.git.process import GitError
 from gitckpt.git.repository import Repository
 from gitckpt.git.worktree import modules
+from gitckpt.git.worktree.complaints import failing_filters, filters_off
 from gitckpt.git.worktree.index import PARALLEL, PrivateIndex
 from gitckpt.model.errors import BusyError, WorktreeError
 from gitckpt.model.names import first_of
 from gitckpt.store.restore.plan import is_within
-from gitckpt.store.snapshot import comparison
+from gitckpt.store.snapshot import comparison, manifest
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -112,6 +114,28 @@ def take_out(index: PrivateIndex, absent: Collection[bytes], wanted: str) -> str
         return scratch.write_tree()
 
 
+def take_away(index: PrivateIndex, files: Mapping[bytes, str]) -> None:
+    """Removes files that git cannot compare with an entry, and would not replace; a checkpoint holds them.
+
+    Args:
+        index: has entries for them, which go as well.
+        files: oids of their bytes, by path.
+
+    Raises:
+        BusyError: one has changed meanwhile.
+    """
+    if not files:
+        return
+    repository = index.repository
+    differing = raw_files.differing(repository, files)
+    if differing:
+        raise changed(first_of([os.fsdecode(path) for path in differing]))
+    for path in files:
+        with contextlib.suppress(FileNotFoundError), raw_files.directory_of(repository, path) as (fd, name):
+            os.unlink(name, dir_fd=fd)
+    index.update("--force-remove", sorted(files))
+
+
 def replace_files(index: PrivateIndex, files: Sequence[Difference], before: str, expected: str) -> list[bytes]:
     """Lets git replace the files; it looks at all of them before it touches the first.
 
@@ -196,7 +220,7 @@ def _take_note(index: PrivateIndex, paths: Collection[bytes], before: str, expec
     top = os.fsencode(repository.worktree or "")
     there = [path for path in paths if _is_file(top, path)]
     index.update("--force-remove", set(paths).difference(there))
-    index.git("update-index", "--add", "--replace", "-z", "--stdin", data=b"".join(path + b"\0" for path in there))
+    _read(index, there, expected)
     now = index.write_tree()
     new = [one for one in diff.differences(repository, before, now) if one.status != "D"]
     missed = {one.path: one for one in diff.differences(repository, expected, now)}
@@ -208,6 +232,28 @@ def _take_note(index: PrivateIndex, paths: Collection[bytes], before: str, expec
     # Of a file as young as the index, git would look at the content, with the filter off this time: it would seem to have changed.
     later = time.time() + _LATER
     os.utime(index.path, (later, later))
+
+
+def _read(index: PrivateIndex, paths: Sequence[bytes], expected: str) -> None:
+    """Reads files into an index; one behind a filter that fails only where it is there as git stores it, else the entry stays.
+
+    Args:
+        index: lists them as they were.
+        paths: of the files.
+        expected: the tree of the files as they shall be.
+    """
+    words = ("update-index", "--add", "--replace", "-z", "--stdin")
+    try:
+        index.git(*words, data=b"".join(path + b"\0" for path in paths))
+        return
+    except GitError as error:
+        failing = failing_filters(index.repository, error)
+        if not failing:
+            raise
+    coming = manifest.regular_files(index.repository, expected)
+    behind = unfiltered.behind(index.repository, {path: coming.get(path, "") for path in paths}, failing)
+    index.git(*filters_off(failing), *words, data=b"".join(path + b"\0" for path in paths if path not in behind))
+    unfiltered.accept(index, unfiltered.still(index.repository, behind))
 
 
 def _is_file(top: bytes, path: bytes) -> bool:

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from gitckpt.git.objects.encoding import stays_within
 from gitckpt.git.repository import Repository
 from gitckpt.git.worktree import modules, operation, provenance
 from gitckpt.model import ids
 from gitckpt.model.checkpoint import Checkpoint, Omitted
+from gitckpt.model.errors import WorktreeError
 from gitckpt.model.names import first_of, quoted
-from gitckpt.model.values import dataclass
+from gitckpt.model.values import dataclass, field
 from gitckpt.store.restore.plan import DELETE, PathChange, Plan, is_within
 from gitckpt.store.restore.position import Position
 
@@ -33,6 +34,7 @@ class Restored:
         apart: what it means that the two are not the same, a sentence each, as it was told before the act; empty where they are,
             and where nothing was to be done.
         unfiltered: files that are there only as git stores them, because a filter fails; to restore them again completes them.
+        kept: files that stay as they are, as no checkpoint could hold what is in them: the reason by path.
     """
 
     checkpoint: str
@@ -43,6 +45,15 @@ class Restored:
     source: Position
     apart: Sequence[str]
     unfiltered: Sequence[bytes] = ()
+    kept: Mapping[bytes, str] = field(default_factory=dict)
+
+
+def kept_failure(kept: Mapping[bytes, str]) -> WorktreeError:
+    """Returns the error for files that a restore has left as they were; one at least."""
+    names = first_of([f"{quoted(path)} ({reason})" for path, reason in sorted(kept.items())])
+    count = f"{len(kept)} files stay as they are" if len(kept) > 1 else "1 file stays as it is"
+    hint = "make git able to read it (or move it away), then run the command again"
+    return WorktreeError(f"{count}, as no checkpoint can hold what is in there: {names}", hint=hint)
 
 
 def remarks(

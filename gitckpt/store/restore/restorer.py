@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import os
 
-from gitckpt.git.contents import attributes, raw_files
+from gitckpt.git.contents import attributes, raw_files, unfiltered
 from gitckpt.git.contents.exchange import Interference
 from gitckpt.git.graph import partial
 from gitckpt.git.objects import diff
@@ -28,9 +28,19 @@ from gitckpt.store.restore import exactness, plain, position, replacement
 from gitckpt.store.restore import shape as shape_of
 from gitckpt.store.restore import undo as undoing
 from gitckpt.store.restore.departure import Departures
-from gitckpt.store.restore.plan import CHANGE, STAGE, PathChange, Plan, is_file, make_plan, missing, require_paths
+from gitckpt.store.restore.plan import (
+    CHANGE,
+    STAGE,
+    PathChange,
+    Plan,
+    is_file,
+    is_within,
+    make_plan,
+    missing,
+    require_paths,
+)
 from gitckpt.store.restore.position import Gap, Position
-from gitckpt.store.restore.report import Restored, left_out, remarks
+from gitckpt.store.restore.report import Restored, kept_failure, left_out, remarks
 from gitckpt.store.restore.shape import Shape, as_text
 from gitckpt.store.restore.submodules import Returned, Submodules
 from gitckpt.store.snapshot import assurance, capture, comparison, index_state, manifest
@@ -186,6 +196,7 @@ class _Restore:
         self.submodules = Submodules(store, checkpoint if self._limits.submodules else replace(checkpoint, worktree=None), paths, _inside)
         self._departures = Departures(store, self._undone, self.submodules.paths, self._limits)
         self.is_due = self.has_begun = self._is_converted = False
+        self._unheld: dict[bytes, str] = {}
         self._allowed = provenance.permitted(self._repository, self._wanted.operation, checkpoint.tree, trusted=trusted)
         self._wanted.operation = self._allowed.files
         self._would_move = self._same_head and provenance.would_move(self._allowed, self._branch, checkpoint.branch, trusted=trusted)
@@ -228,7 +239,11 @@ class _Restore:
                 announce(coming)
             safety = self._record_safety(captured, {**shape.state, **self.submodules.state})
             with undoing.offered(self._step):
-                held = self._write(index, plan, found, expected, shape) if exchange is None else self._replace(index, exchange, shape)
+                held = (
+                    self._write(index, plan, (captured, found), expected, shape)
+                    if exchange is None
+                    else self._replace(index, exchange, shape)
+                )
         held += replacement.complete(self._repository, pending)
         if exchange is None:
             with undoing.offered(self._step):
@@ -264,7 +279,8 @@ class _Restore:
         changes = sorted([*plan.changes, *self.submodules.changes], key=lambda change: change.path)
         said = [*self._remarks(plan), *self._departures.remarks]
         said += [_OF_SUBMODULE + failure for failure in self.submodules.failures]
-        return Restored(self._checkpoint.id, changes, safety, said, gap.head, gap.source, apart, tuple(sorted(held)))
+        made = Restored(self._checkpoint.id, changes, safety, said, gap.head, gap.source, apart, tuple(sorted(held)))
+        return replace(made, kept=self._unheld)
 
     def _remarks(self, plan: Plan) -> list[str]:
         """Return what a person should know beside the gap: the same before the act and after it."""
@@ -288,6 +304,7 @@ class _Restore:
         """Returns what a capture found, and what the worktree holds by that."""
         captured = self._capture(index, also)
         self._is_converted = not captured.is_as_stored
+        self._unheld = {path: reason for path, reason in captured.unheld.items() if self._is_meant(path)}
         found = manifest.read(self._repository, self._objects, captured.worktree.tree, self._head)
         found.files = self._files_there(index, captured, found)
         configured = self._limits.conversions(self._repository)
@@ -308,11 +325,14 @@ class _Restore:
         return self._same_head and not self._paths and not self._would_move
 
     def _capture(self, index: PrivateIndex, also: Sequence[bytes]) -> Captured:
-        return capture.capture_in(index, self._objects, self._head, self._limits, also)
+        return capture.capture_in(index, self._objects, self._head, self._limits, also, keeps=self._is_meant)
+
+    def _is_meant(self, path: bytes) -> bool:
+        return is_within(path, self._paths)
 
     def _plan(self, found: Contents) -> Plan:
         sides = (found, self._head), (self._wanted, self._checkpoint.git_sha)
-        return make_plan(self._repository, *sides, self._paths, self._written, index=self._has_index)
+        return make_plan(self._repository, *sides, self._paths, self._written, index=self._has_index, unheld=self._unheld)
 
     def _prepare(self, index: PrivateIndex, plan: Plan, before: str) -> str:
         """Returns the tree that the files shall have instead of `before`; git has checked every path, and every object is there."""
@@ -393,8 +413,9 @@ class _Restore:
         self._require_none([*differing, *comparison.unshaped(self._repository, shape.directories, shape.modes)])
         return []
 
-    def _write(self, index: PrivateIndex, plan: Plan, found: Contents, expected: str, shape: Shape) -> list[bytes]:
+    def _write(self, index: PrivateIndex, plan: Plan, before: tuple[Captured, Contents], expected: str, shape: Shape) -> list[bytes]:
         """Writes files, index and operation; returns the files that are there only as git stores them, because a filter fails."""
+        captured, found = before
         wanted = {one.path for one in plan.files}
         hidden = wanted.intersection(found.flags.get(SKIPPED, ()))
         configured = self._limits.conversions(self._repository)
@@ -404,12 +425,16 @@ class _Restore:
         try:
             if hidden:  # git writes no file whose entry is to be skipped
                 index.update("--no-skip-worktree", sorted(hidden.intersection(path for path, *_ in index.entries())))
+            replacement.take_away(index, {path: oid for path, oid in captured.as_is.items() if path in wanted})
             held = replacement.replace_files(index, plan.files, found.files, expected)
             if shape.apply(self._repository):
                 index.refresh()  # the time of their last change is another one by now
         except GitError as error:
             raise (replacement.changed(error.message) if replacement.is_out_of_date(error) else self._unwritten(error.message)) from None
         exactness.bring_back(index, plan.exactness, configured, blobs)
+        if held:
+            unfiltered.forget(self._repository, plan.exactness.raw)
+            held = [path for path in held if path not in plan.exactness.raw]
         if self._paths:
             # Without their entries, what git knows of converted files has to be right all the same.
             if self._has_index or self._is_converted or plan.exactness.touched is not None:
@@ -454,10 +479,10 @@ class _Restore:
                 untracked = index.git("diff-index", "--cached", "--no-renames", "--diff-filter=D", "--name-only", "-z", expected)
                 also = untracked.split(b"\0")[:-1]  # with those that are ignored
                 head = self._objects.head()[0]
-                again = capture.capture_in(index, self._objects, head, self._limits, also)
+                again = capture.capture_in(index, self._objects, head, self._limits, also, keeps=self._is_meant)
             away = plan.without_file(self._repository)
             found = diff.differences(self._repository, expected, again.files, self._paths)
-            came = [one for one in found if one.path not in away]
+            came = [one for one in found if one.path not in away and one.path not in self._unheld]
             if not self._has_index:  # an entry that is skipped counts as a file where there is none
                 top = os.fsencode(self._repository.worktree or "")
                 came = [one for one in came if one.status != "A" or is_file(top, one.path)]
@@ -465,7 +490,7 @@ class _Restore:
             differing += comparison.unshaped(self._repository, shape.directories, shape.modes)
         else:
             what = (self._repository, self._objects, self._wanted, self._checkpoint.git_sha, self._limits)
-            differing = comparison.compare(*what, with_operation=self._brings_operation, gone=gone)
+            differing = comparison.compare(*what, with_operation=self._brings_operation, gone=gone, unheld=self._unheld)
         self._require_none(differing)
 
     def _require_none(self, differing: Sequence[str]) -> None:
@@ -485,6 +510,9 @@ class _Restore:
 def _inside(store: Checkpoints, checkpoint: Checkpoint, dry_run: bool) -> Returned:
     """Restores a submodule; see `submodules.Restore`."""
     one, done = _run(lambda: _Restore(store, checkpoint, ()), dry_run=dry_run, announce=lambda _: None)
-    failures = one.submodules.failures
+    failures = list(one.submodules.failures)
     said = [each for each in done.remarks if each.removeprefix(_OF_SUBMODULE) not in failures]
+    failures += [kept_failure(done.kept).message] if done.kept else []
+    if done.unfiltered:
+        failures.append(unfiltered.failure(done.unfiltered, "").message)
     return Returned(done.changes, said, one.is_due, failures, one.submodules.advice)

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 
-from gitckpt.git.contents import attributes, bounds, conversion, layout, verdicts
+from gitckpt.git.contents import attributes, bounds, conversion, layout, raw_files, verdicts
 from gitckpt.git.damage import unusable
-from gitckpt.git.objects.encoding import object_id
+from gitckpt.git.objects.encoding import EXECUTABLE, FILE, object_id
 from gitckpt.git.process import DeadlinePassed, GitError
 from gitckpt.git.worktree import modules, operation, sparse
 from gitckpt.git.worktree.complaints import is_corrupt
@@ -20,7 +20,7 @@ from gitckpt.git.worktree.index import PrivateIndex
 from gitckpt.model.checkpoint import Omitted, Suspect, Worktree
 from gitckpt.model.errors import WorktreeError
 from gitckpt.model.names import quoted
-from gitckpt.model.values import dataclass, replace
+from gitckpt.model.values import dataclass, field, replace
 from gitckpt.store.records import keep
 from gitckpt.store.records.recorder import FilesPruned
 from gitckpt.store.snapshot import manifest, wholeness
@@ -30,6 +30,7 @@ from gitckpt.store.snapshot.status import Survey, Surveyor, leading_to
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from gitckpt.git.contents.plain_files import TreeWriter
+    from gitckpt.git.contents.refusal import Refused
     from gitckpt.git.objects.port import Objects
 
 _UNREADABLE = re.compile(r"(?:loose|packed) object ([0-9a-f]{40,64}) \(stored in ")
@@ -87,6 +88,12 @@ class Captured:
     parts: Collection[str] | None = None
     """The objects of `files` that the tree of the commit may lack, where the capture knows them without looking."""
 
+    as_is: Mapping[bytes, str] = field(default_factory=dict)
+    """Files that git cannot convert, held byte for byte in `files` as well as in `raw`: oids by path."""
+
+    unheld: Mapping[bytes, str] = field(default_factory=dict)
+    """Tracked files with content that is not held, each with the reason: `files` has what the index has of them."""
+
     unlisted: Collection[bytes] = ()
     """Paths of which the private index does not say what the files are, or that there are none."""
 
@@ -124,18 +131,27 @@ def capture(index: PrivateIndex, objects: Objects, commit: str, limits: Limits) 
     return found
 
 
-def capture_in(index: PrivateIndex, objects: Objects, commit: str, limits: Limits, also: Collection[bytes] = ()) -> Captured:
+def capture_in(
+    index: PrivateIndex,
+    objects: Objects,
+    commit: str,
+    limits: Limits,
+    also: Collection[bytes] = (),
+    *,
+    keeps: Callable[[bytes], bool] = lambda _: False,
+) -> Captured:
     """Captures the worktree in a private index.
 
     Args and errors: as `capture`, and:
         index: is open.
         also: untracked paths that are captured whatever `limits` or `.gitignore` say, where they exist.
+        keeps: tells of a tracked file that its required filter refuses whether its bytes are held all the same.
 
     Raises:
         DeadlinePassed: it took longer than `index` may.
     """
     try:
-        return _Capture(index, objects, commit, limits, also).run()
+        return _Capture(index, objects, commit, limits, also, keeps=keeps).run()
     except DeadlinePassed:
         raise
     except GitError as error:
@@ -154,7 +170,16 @@ def capture_in(index: PrivateIndex, objects: Objects, commit: str, limits: Limit
 class _Capture:
     """One capture, from survey to tree; afterwards the index lists the files, but for those that `Captured.unlisted` names."""
 
-    def __init__(self, index: PrivateIndex, objects: Objects, commit: str, limits: Limits, also: Collection[bytes]) -> None:
+    def __init__(
+        self,
+        index: PrivateIndex,
+        objects: Objects,
+        commit: str,
+        limits: Limits,
+        also: Collection[bytes],
+        *,
+        keeps: Callable[[bytes], bool],
+    ) -> None:
         self._index = index
         self._repository = index.repository
         self._top = os.fsencode(index.repository.worktree or "")
@@ -162,6 +187,11 @@ class _Capture:
         self._commit = commit
         self._limits = limits
         self._also = set(also)
+        self._keeps = keeps
+        self._staged: Mapping[bytes, bytes] = {}
+        self._tracked: Collection[bytes] = ()
+        self._as_is: dict[bytes, str] = {}
+        self._unheld: dict[bytes, str] = {}
         self._omitted: list[Omitted] = []
         self._read: list[bytes] = []
         self._converted: list[str] = []
@@ -177,11 +207,13 @@ class _Capture:
         if not seen.is_staged and manifest.INTENT in seen.flags:  # of such entries, git compares neither those in trees that are written
             tree = unusable.tree_of(self._index)
             stages = {0: tree} if tree != base else {}
-        wanted = [*seen.changed, *self._accepted(seen.untracked)]
+        self._staged = {path: entry[1] for path, entry in _ours(seen).items()} | seen.staged
+        self._tracked = set(seen.changed)
+        wanted = list(dict.fromkeys([*seen.changed, *self._accepted(seen.untracked)]))
         rules = self._rules(seen)
         files = self._files_tree(seen, base, rules, wanted)
         inexact = self._inexact(rules)
-        raw = manifest.write_raw(self._repository, self._objects, inexact.raw)
+        raw = manifest.write_raw(self._repository, self._objects, inexact.raw | self._as_is)
         directories, modes = self._layout(seen, files)
         self._omitted += [*self._nested(seen), *seen.submodules.values(), *seen.passed_over]
         by_path = {entry.path: entry for entry in self._omitted}  # what came last says it best
@@ -194,7 +226,8 @@ class _Capture:
         if is_plain and not dirty:
             found = Worktree(dirty=False, omitted=omitted, converted=converted)  # no file was read: there are no suspects
             looked_at = seen.directories if not omitted and not converted else None
-            return Captured(found, files, seen.submodules.keys(), looked_at, inexact.left, is_as_stored=rules is None)
+            is_plain = rules is None
+            return Captured(found, files, seen.submodules.keys(), looked_at, inexact.left, unheld=self._unheld, is_as_stored=is_plain)
         stale = inexact.stale(seen.changed, seen.staged)
         content = manifest.Contents(files, stages, seen.flags, sparse=settings, raw=raw, stale=stale)
         content.conversion = outside
@@ -213,6 +246,7 @@ class _Capture:
             provenance.note(self._repository, tree)
         found = Worktree(dirty, tree, under_way, needed, omitted=omitted, converted=converted, suspects=self._suspects(files))
         captured = Captured(found, files, seen.submodules.keys(), left=inexact.left, is_as_stored=rules is None)
+        captured = replace(captured, as_is=self._as_is, unheld=self._unheld)
         if self._writer is not None:
             captured = replace(captured, parts=self._writer.oids, unlisted=[*self._read, *seen.deleted])
         return captured
@@ -286,6 +320,8 @@ class _Capture:
         held = unfiltered.held(self._repository)
         unfiltered.accept(self._index, {path: held[path] for path in wanted if path in held})
         self._add([*sorted(gone - removed_rules - apart), *(path for path in wanted if path not in gone and path not in held)])
+        ours = _ours(seen)
+        self._index.put(b"%s %s 0\t%s" % (*ours[path], path) for path in sorted(self._unread & ours.keys()))
         # Last, so that what they say of filters holds for the others: a secret is not to be stored in plain text.
         self._index.update("--force-remove", sorted(removed_rules))
         return unusable.tree_of(self._index)
@@ -354,8 +390,40 @@ class _Capture:
 
         found = refusal.read_in(self._index, paths, settings, environment)
         self._converted += map(quoted, found.converted)
-        for path, reason in found.refused:
+        for refused in found.refused:
+            self._take_refused(refused)
+
+    def _take_refused(self, refused: Refused) -> None:
+        """Hold a file byte for byte that git cannot convert; list it where it cannot be held, or is not to be."""
+        from gitckpt.git.contents import refusal
+
+        path, reason = refused.path, f"git cannot store it: {refused.cause}"
+        may_be_held = not refused.is_name
+        if refused.is_name:
+            reason = refused.cause
+        elif refused.driver and path in self._tracked:
+            oid = self._staged.get(path, b"").decode("ascii")
+            if oid.strip("0") and refusal.filter_works(self._index, path, oid):
+                reason = f"filter {refused.driver} refuses it"
+                may_be_held = self._keeps(path) and self._limits.looks_secret(path) is None
+            else:
+                reason = f"filter {refused.driver} does not work: {refused.cause}"
+                may_be_held = False
+        elif refused.driver:
+            may_be_held = False
+        if not (may_be_held and self._hold_as_is(path)):
             self._omit(path, reason)
+
+    def _hold_as_is(self, path: bytes) -> bool:
+        """Put the bytes of a file into the index as its blob, past git's conversions; tell whether they can be read."""
+        (data,) = raw_files.bytes_of(self._repository, [path])
+        if data is None:
+            return False
+        (oid,) = self._objects.write([("blob", data)], flushed=False)
+        is_executable = os.lstat(os.path.join(self._top, path)).st_mode & 0o100
+        self._index.put([b"%s %s 0\t%s" % (EXECUTABLE if is_executable else FILE, oid.encode("ascii"), path)])
+        self._as_is[path] = oid
+        return True
 
     def _is_readable(self, path: bytes) -> bool:
         whole = os.path.join(self._top, path)
@@ -375,13 +443,15 @@ class _Capture:
         if rules is None and not verdicts.are_there(self._repository):
             return conversion.Converted()
         terms = self._limits.terms(self._named, self._also)
-        found = conversion.Conversions(self._index, self._objects, rules, terms).look(self._unread)
+        found = conversion.Conversions(self._index, self._objects, rules, terms).look(self._unread | self._as_is.keys())
         behind = {quoted(path) for path in found.required}.intersection(self._converted)
         self._converted = sorted({*map(quoted, found.left), *behind})
         return found
 
     def _omit(self, path: bytes, reason: str) -> None:
         self._unread.add(path)
+        if path in self._tracked:
+            self._unheld[path] = reason
         self._omitted.append(Omitted(quoted(path), reason))
 
     def _suspects(self, files: str) -> tuple[Suspect, ...]:
@@ -395,3 +465,9 @@ class _Capture:
     def _nested(self, seen: Survey) -> list[Omitted]:
         reason = "a repository of its own: its files stay in it"
         return [Omitted(quoted(path), reason, oid=modules.head_of(os.path.join(self._top, path))) for path in seen.nested]
+
+
+def _ours(seen: Survey) -> dict[bytes, tuple[bytes, bytes]]:
+    """Return mode and oid of what stands for each path in conflict: our side, or else theirs, or else what both come from."""
+    entries = [entry.partition(b"\t") for stage in (1, 3, 2) for entry in seen.conflicts.get(stage, ())]
+    return {path: (mode, oid) for about, _, path in entries for mode, oid in [about.split(b" ")]}

@@ -31,6 +31,7 @@ def compare(
     *,
     with_operation: bool = True,
     gone: Collection[bytes] | None = None,
+    unheld: Collection[bytes] = (),
 ) -> list[str]:
     """Returns how a worktree differs from a snapshot, for a person; nothing where it is the same.
 
@@ -43,6 +44,7 @@ def compare(
         limits: what is left out.
         with_operation: whether the operation in progress was brought back as well.
         gone: the paths that were deleted, where the worktree was not empty before: other files may have been ignored until now, and stay.
+        unheld: files that are passed over.
 
     Raises:
         WorktreeError: git cannot read the worktree.
@@ -52,10 +54,13 @@ def compare(
         index.look_ahead()
         merged = merged_tree(repository, wanted, commit)
         untracked = [one.path for one in diff.differences(repository, merged, wanted.files) if one.status == "A"]
-        captured = capture.capture_in(index, objects, head, replace(limits, timeout=float("inf")), untracked)
+        unlimited = replace(limits, timeout=float("inf"))
+        captured = capture.capture_in(index, objects, head, unlimited, untracked, keeps=lambda _: True)
     found = manifest.read(repository, objects, captured.worktree.tree, head)
     differing = [one for one in diff.differences(repository, wanted.files, captured.files) if not _is_displaced(repository, wanted, one)]
-    said = unexpected(repository, differing, gone, manifest.raw_of(repository, wanted))
+    differing = [one for one in differing if one.path not in unheld]
+    raw = {path: oid for path, oid in manifest.raw_of(repository, wanted).items() if path not in unheld}
+    said = unexpected(repository, differing, gone, raw)
     if merged != merged_tree(repository, found, head):
         said.append("what is staged")
     said += [f"stage {stage} of the index" for stage in (1, 2, 3) if wanted.index.get(stage) != found.index.get(stage)]

@@ -26,7 +26,7 @@ def turn_into(index: PrivateIndex, contents: Contents, commit: str, listed: str 
     """
     merged = contents.index.get(0) if contents.index else base_tree(index.repository, commit)
     if listed is None or merged is None:
-        index.git("read-tree", *(["--reset", merged] if merged else ["--empty"]))
+        index.edit("read-tree", *(["--reset", merged] if merged else ["--empty"]))
     else:  # takes half the time, as few entries differ
         differing = diff.differences(index.repository, listed, merged)
         index.put(one.line for one in sorted(differing, key=lambda one: one.status != "D"))

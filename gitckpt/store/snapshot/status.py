@@ -9,7 +9,7 @@ from gitckpt.git.contents import layout
 from gitckpt.git.objects.encoding import GITLINK
 from gitckpt.git.process import Child, GitError
 from gitckpt.git.worktree import intent, modules
-from gitckpt.git.worktree.complaints import TRIES, met_change
+from gitckpt.git.worktree.complaints import TRIES, failing_filters, filters_off, met_change
 from gitckpt.git.worktree.index import PrivateIndex
 from gitckpt.model.checkpoint import Omitted
 from gitckpt.model.names import quoted
@@ -19,7 +19,6 @@ from gitckpt.store.snapshot.manifest import ABSENT, ASSUMED, INTENT, SKIPPED, fl
 from gitckpt.store.snapshot.special import Scan
 
 _FLAGS = {b"h": (ASSUMED,), b"s": (ASSUMED, SKIPPED), b"S": (SKIPPED,)}
-_FAILING, _FAILED = "clean filter '", "' failed"
 _PASSED_OVER = "files in the place of a submodule that is not checked out: git passes them over"
 _INSTEAD = ", in the place of a tracked file, which the checkpoint has as the index does"
 _GONE = b"000000"
@@ -138,12 +137,10 @@ class Surveyor:
         try:
             return self._finished()
         except GitError as error:
-            lines = error.stderr.splitlines()
-            failing = {line.partition(_FAILING)[2].rpartition(_FAILED)[0] for line in lines} - {""}
+            failing = failing_filters(self._index.repository, error)
             if not failing:
                 raise
-        without = [f"filter.{name}.{key}" for name in sorted(failing) for key in ("clean=", "process=", "required=false")]
-        self._status = self._index.look(*(word for setting in without for word in ("-c", setting)))
+        self._status = self._index.look(*filters_off(failing))
         return self._index.finish(self._status)
 
     def _finished(self) -> bytes:

@@ -42,10 +42,12 @@ def fill(made: Repository, contents: Contents, commit: str) -> list[bytes]:
             raw = manifest.raw_of(made, contents)
             raw_files.bring_back(made, raw)
             raw_files.refresh(index, raw.keys() - set(contents.stale))
+            if held:
+                unfiltered.forget(made, raw)
             index_state.turn_into(index, contents, commit, contents.files)
             index.install()
         operation.bring_back(made, contents.operation)
-        return held
+        return [path for path in held if path not in raw]
     except GitError as error:
         missing = partial.missing(made, contents.files, None)
         if missing:

@@ -154,11 +154,18 @@ def _print(done: Restored, warn: _Warnings, way_back: str, *, dry_run: bool, as_
     if dry_run:
         terminal.remark("nothing was changed")
     elif done.safety is None:
-        if not (done.changes or done.unfiltered):
+        if not (done.changes or done.unfiltered or done.kept):
             terminal.remark("nothing to do: the worktree has these files")
     else:
         direction = "back" if way_back == "undo" else "forward again"
         terminal.remark(f"what was here is in checkpoint {done.safety[: ids.SHORT]}; to go {direction}: git ckpt {way_back}")
+    if done.kept:
+        from gitckpt.store.restore.report import kept_failure
+
+        error = kept_failure(done.kept)
+        if not (dry_run or done.unfiltered):
+            raise error
+        terminal.warn(error.message)
     if done.unfiltered:
         from gitckpt.git.contents.unfiltered import failure
 
@@ -175,6 +182,7 @@ def _as_json(done: Restored) -> dict[str, Any]:
         "apart": list(done.apart),
         "remarks": list(done.remarks),
         "unfiltered": [os.fsdecode(path) for path in done.unfiltered],
+        "kept": [{"path": os.fsdecode(path), "reason": reason} for path, reason in sorted(done.kept.items())],
     }
 
 
