@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 
 from gitckpt.git.command import Git
 from gitckpt.git.files import atomic
@@ -29,6 +29,8 @@ _ALL_REFS = "--upload-pack=git -c transfer.hideRefs=!refs/ -c uploadpack.hideRef
 _FLUSHED = ("-c", "core.fsync=all", "-c", "core.fsyncMethod=fsync")
 _STORAGE = (b"core.repositoryformatversion", b"core.bare", b"core.worktree")
 _ELSEWHERE = (b"", b".", b"..", b".git")
+_OF_REPOSITORY = (b"objects", b"refs")
+"""Beside `HEAD`, what git itself looks for (`is_git_directory` in its setup.c)."""
 
 
 def seen_from(repository: Repository, path: bytes) -> Repository | None:
@@ -64,6 +66,29 @@ def head_of(top: bytes) -> str | None:
     words = ("rev-parse", "--quiet", "--verify", "HEAD^{commit}")
     done = run([git_executable(), "-C", os.fsdecode(top), *words], env=environment(OFFLINE))
     return done.out.decode("ascii").strip() or None if done.code == 0 else None
+
+
+def own_directories(repository: Repository) -> list[bytes]:
+    """Return where a repository lies within its own worktree, relative to the top; its directory need not be called `.git`."""
+    top = os.path.realpath(repository.worktree or os.curdir)
+    places = {os.path.relpath(os.path.realpath(place), top) for place in (repository.git_dir, repository.common_dir)}
+    return sorted(os.fsencode(place) for place in places if place.split(os.sep)[0] not in (os.curdir, os.pardir))
+
+
+def bare_above(top: bytes, paths: Iterable[bytes]) -> list[bytes]:
+    """Return the directories among those of some files that look like bare repositories, as git itself tells them.
+
+    Args:
+        top: of the worktree, to which the paths are relative.
+        paths: of files.
+    """
+    candidates = {os.path.dirname(path) for path in paths if os.path.basename(path) == b"HEAD"}
+    return sorted(path for path in candidates if path and all(os.path.isdir(os.path.join(top, path, name)) for name in _OF_REPOSITORY))
+
+
+def lies_in(path: bytes, directories: Collection[bytes]) -> bool:
+    """Tell whether a path is one of some directories, or lies in one."""
+    return any(path == directory or path.startswith(directory + b"/") for directory in directories)
 
 
 def has_own(git_dir: str) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 
 from gitckpt.git.contents import attributes
 from gitckpt.git.objects import diff
@@ -68,6 +68,9 @@ class Plan:
     unknown: Collection[bytes] = ()
     """Untracked files that stay, as nobody looked for any when the checkpoint was made."""
 
+    untouched: list[bytes] = field(default_factory=list)
+    """Files that differ and stay, as no checkpoint holds what is in them, or as they lie in a repository."""
+
     rules_gone: list[bytes] = field(default_factory=list)
     """Those lines that remove attributes of which there is an entry alone: git would go by it when it writes other files."""
 
@@ -113,7 +116,7 @@ def make_plan(
     written: Collection[bytes] = (),
     *,
     index: bool = True,
-    unheld: Collection[bytes] = (),
+    stays: Callable[[bytes], bool] = lambda _: False,
 ) -> Plan:
     """Returns what is to be done to a worktree.
 
@@ -124,9 +127,9 @@ def make_plan(
         paths: files and directories to which the restore is restricted; none for all.
         written: files that are only there because of the restore which is taken back.
         index: whether the entries of the paths come back as well.
-        unheld: files that stay as they are, as no checkpoint holds what is in them.
+        stays: tells of a file that it is not touched.
     """
-    return _Planner(repository, found, wanted, paths, written, index=index, unheld=unheld).plan
+    return _Planner(repository, found, wanted, paths, written, index=index, stays=stays).plan
 
 
 def is_within(path: bytes, paths: Sequence[bytes]) -> bool:
@@ -204,7 +207,7 @@ class _Planner:
         written: Collection[bytes],
         *,
         index: bool,
-        unheld: Collection[bytes],
+        stays: Callable[[bytes], bool],
     ) -> None:
         self._repository = repository
         self._top = os.fsencode(repository.worktree or "")
@@ -224,8 +227,10 @@ class _Planner:
         for one in differing:
             if one.is_submodule:
                 self.plan.submodules.append(one)
-            elif one.path in self.plan.absent or one.path in unheld:
+            elif one.path in self.plan.absent:
                 continue
+            elif stays(one.path):
+                self.plan.untouched.append(one.path)
             elif one.path not in spared and (one.path not in self.plan.skipped or self._is_file(one.path)):
                 self.plan.files.append(one)
         self.plan.is_whole = not paths and self.plan.files == differing
@@ -234,10 +239,10 @@ class _Planner:
         self._look_for_obstacles()
         self._staged: set[bytes] = set()
         if index:
-            self._look_for_ignored(fileless)
+            self._look_for_ignored({path for path in fileless if not stays(path)})
             self._plan_index(diff.differences(repository, before, after, paths), fileless)
         self.plan.exactness = exactness.plan(
-            repository, self._found, self._wanted, self.plan.files, lambda path: self._is_wanted(path) and path not in unheld
+            repository, self._found, self._wanted, self.plan.files, lambda path: self._is_wanted(path) and not stays(path)
         )
         touched = {one.path for one in self.plan.files} | self.plan.exactness.alike.keys()
         self.plan.changes = [PathChange(_KINDS[one.status], one.path) for one in self.plan.files]

@@ -57,7 +57,13 @@ def kept_failure(kept: Mapping[bytes, str]) -> WorktreeError:
 
 
 def remarks(
-    checkpoint: Checkpoint, plan: Plan, allowed: provenance.Permitted | None, *, spoken_for: Collection[bytes], rebased: str | None
+    checkpoint: Checkpoint,
+    plan: Plan,
+    allowed: provenance.Permitted | None,
+    *,
+    spoken_for: Collection[bytes],
+    rebased: str | None,
+    in_repositories: Collection[bytes] = (),
 ) -> list[str]:
     """Returns what a person should know, a sentence each.
 
@@ -67,6 +73,7 @@ def remarks(
         allowed: what comes back of an operation in progress; None where none does.
         spoken_for: submodules of which something else is said.
         rebased: the branch of a rebase that was detached from it; None for none.
+        in_repositories: what does not come back, as a repository lies there.
     """
     gone = {change.path for change in plan.changes if change.kind == DELETE}
     stay = [one for one in plan.submodules if one.path not in spoken_for and one.path not in gone]
@@ -74,6 +81,9 @@ def remarks(
     for one in stay:
         then = f"it was at {one.new}" if one.new.strip("0") else "it was none"
         said.append(f"the submodule {one.path.decode('utf-8', 'replace')} stays as it is; {then}")
+    if in_repositories:
+        names = first_of(sorted(quoted(path) for path in in_repositories))
+        said.append(f"left out, as they lie in the directory of a repository: {names}")
     if plan.unknown:
         names = first_of(sorted(path.decode("utf-8", "replace") for path in plan.unknown))
         said.append(f"untracked, and nobody looked for such files when the checkpoint was made, so they stay: {names}")

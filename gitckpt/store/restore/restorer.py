@@ -14,7 +14,7 @@ from gitckpt.git.contents.exchange import Interference
 from gitckpt.git.graph import partial
 from gitckpt.git.objects import diff
 from gitckpt.git.process import GitError
-from gitckpt.git.worktree import operation, provenance
+from gitckpt.git.worktree import modules, operation, provenance
 from gitckpt.git.worktree.index import PrivateIndex
 from gitckpt.model import ids
 from gitckpt.model.checkpoint import SAFETY, Checkpoint
@@ -50,7 +50,7 @@ from gitckpt.store.submodules import keeper
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Mapping, Sequence
     from typing import Any
 
     from gitckpt.git.contents.exchange import Exchange
@@ -197,6 +197,7 @@ class _Restore:
         self._departures = Departures(store, self._undone, self.submodules.paths, self._limits)
         self.is_due = self.has_begun = self._is_converted = False
         self._unheld: dict[bytes, str] = {}
+        self._apart: Collection[bytes] = modules.own_directories(self._repository)
         self._allowed = provenance.permitted(self._repository, self._wanted.operation, checkpoint.tree, trusted=trusted)
         self._wanted.operation = self._allowed.files
         self._would_move = self._same_head and provenance.would_move(self._allowed, self._branch, checkpoint.branch, trusted=trusted)
@@ -285,7 +286,14 @@ class _Restore:
     def _remarks(self, plan: Plan) -> list[str]:
         """Return what a person should know beside the gap: the same before the act and after it."""
         allowed = self._allowed if self._brings_operation else None
-        said = remarks(self._checkpoint, plan, allowed, spoken_for=self.submodules.paths | self.submodules.moved, rebased=self._rebased)
+        said = remarks(
+            self._checkpoint,
+            plan,
+            allowed,
+            spoken_for=self.submodules.paths | self.submodules.moved,
+            rebased=self._rebased,
+            in_repositories=[path for path in plan.untouched if path not in self._unheld],
+        )
         return [*self._left_out, *said, *self.submodules.remarks]
 
     def _gap(self, under_way: str | None, *, changes_operation: bool) -> Gap:
@@ -305,6 +313,10 @@ class _Restore:
         captured = self._capture(index, also)
         self._is_converted = not captured.is_as_stored
         self._unheld = {path: reason for path, reason in captured.unheld.items() if self._is_meant(path)}
+        self._apart = captured.apart
+        directories = [path for path in self._wanted.directories if not self._stays(path)]
+        modes = {path: mode for path, mode in self._wanted.modes.items() if not self._stays(path)}
+        self._wanted = replace(self._wanted, directories=directories, modes=modes)
         found = manifest.read(self._repository, self._objects, captured.worktree.tree, self._head)
         found.files = self._files_there(index, captured, found)
         configured = self._limits.conversions(self._repository)
@@ -332,7 +344,11 @@ class _Restore:
 
     def _plan(self, found: Contents) -> Plan:
         sides = (found, self._head), (self._wanted, self._checkpoint.git_sha)
-        return make_plan(self._repository, *sides, self._paths, self._written, index=self._has_index, unheld=self._unheld)
+        return make_plan(self._repository, *sides, self._paths, self._written, index=self._has_index, stays=self._stays)
+
+    def _stays(self, path: bytes) -> bool:
+        """Tells whether a file is not touched: no checkpoint can hold it, or it lies in a repository."""
+        return path in self._unheld or modules.lies_in(path, self._apart)
 
     def _prepare(self, index: PrivateIndex, plan: Plan, before: str) -> str:
         """Returns the tree that the files shall have instead of `before`; git has checked every path, and every object is there."""
@@ -482,7 +498,7 @@ class _Restore:
                 again = capture.capture_in(index, self._objects, head, self._limits, also, keeps=self._is_meant)
             away = plan.without_file(self._repository)
             found = diff.differences(self._repository, expected, again.files, self._paths)
-            came = [one for one in found if one.path not in away and one.path not in self._unheld]
+            came = [one for one in found if one.path not in away and not self._stays(one.path)]
             if not self._has_index:  # an entry that is skipped counts as a file where there is none
                 top = os.fsencode(self._repository.worktree or "")
                 came = [one for one in came if one.status != "A" or is_file(top, one.path)]
@@ -490,7 +506,7 @@ class _Restore:
             differing += comparison.unshaped(self._repository, shape.directories, shape.modes)
         else:
             what = (self._repository, self._objects, self._wanted, self._checkpoint.git_sha, self._limits)
-            differing = comparison.compare(*what, with_operation=self._brings_operation, gone=gone, unheld=self._unheld)
+            differing = comparison.compare(*what, with_operation=self._brings_operation, gone=gone, stays=self._stays)
         self._require_none(differing)
 
     def _require_none(self, differing: Sequence[str]) -> None:

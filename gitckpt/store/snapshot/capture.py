@@ -94,6 +94,9 @@ class Captured:
     unheld: Mapping[bytes, str] = field(default_factory=dict)
     """Tracked files with content that is not held, each with the reason: `files` has what the index has of them."""
 
+    apart: Collection[bytes] = ()
+    """Directories of this repository and of bare ones, in which nothing is captured, and nothing is to be written."""
+
     unlisted: Collection[bytes] = ()
     """Paths of which the private index does not say what the files are, or that there are none."""
 
@@ -190,6 +193,7 @@ class _Capture:
         self._keeps = keeps
         self._staged: Mapping[bytes, bytes] = {}
         self._tracked: Collection[bytes] = ()
+        self._apart: Collection[bytes] = ()
         self._as_is: dict[bytes, str] = {}
         self._unheld: dict[bytes, str] = {}
         self._omitted: list[Omitted] = []
@@ -209,6 +213,7 @@ class _Capture:
             stages = {0: tree} if tree != base else {}
         self._staged = {path: entry[1] for path, entry in _ours(seen).items()} | seen.staged
         self._tracked = set(seen.changed)
+        self._apart = seen.apart
         wanted = list(dict.fromkeys([*seen.changed, *self._accepted(seen.untracked)]))
         rules = self._rules(seen)
         files = self._files_tree(seen, base, rules, wanted)
@@ -226,8 +231,8 @@ class _Capture:
         if is_plain and not dirty:
             found = Worktree(dirty=False, omitted=omitted, converted=converted)  # no file was read: there are no suspects
             looked_at = seen.directories if not omitted and not converted else None
-            is_plain = rules is None
-            return Captured(found, files, seen.submodules.keys(), looked_at, inexact.left, unheld=self._unheld, is_as_stored=is_plain)
+            captured = Captured(found, files, seen.submodules.keys(), looked_at, inexact.left, is_as_stored=rules is None)
+            return replace(captured, unheld=self._unheld, apart=seen.apart)
         stale = inexact.stale(seen.changed, seen.staged)
         content = manifest.Contents(files, stages, seen.flags, sparse=settings, raw=raw, stale=stale)
         content.conversion = outside
@@ -246,7 +251,7 @@ class _Capture:
             provenance.note(self._repository, tree)
         found = Worktree(dirty, tree, under_way, needed, omitted=omitted, converted=converted, suspects=self._suspects(files))
         captured = Captured(found, files, seen.submodules.keys(), left=inexact.left, is_as_stored=rules is None)
-        captured = replace(captured, as_is=self._as_is, unheld=self._unheld)
+        captured = replace(captured, as_is=self._as_is, unheld=self._unheld, apart=seen.apart)
         if self._writer is not None:
             captured = replace(captured, parts=self._writer.oids, unlisted=[*self._read, *seen.deleted])
         return captured
@@ -349,6 +354,7 @@ class _Capture:
             patterns = [option for pattern in self._limits.include for option in ("-x", pattern)]
             listed = self._index.git("ls-files", "--others", "--ignored", "-z", *patterns).split(b"\0")[:-1]
             included |= {path for path in listed if not path.endswith(b"/")}
+        included = {path for path in included if not modules.lies_in(path, self._apart)}
         self._named |= included
         accepted = []
         for path in dict.fromkeys([*untracked, *sorted(included)]):

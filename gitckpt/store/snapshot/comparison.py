@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 
 from gitckpt.git.contents import attributes, conversion, layout, raw_files
 from gitckpt.git.damage import unusable
@@ -31,7 +31,7 @@ def compare(
     *,
     with_operation: bool = True,
     gone: Collection[bytes] | None = None,
-    unheld: Collection[bytes] = (),
+    stays: Callable[[bytes], bool] = lambda _: False,
 ) -> list[str]:
     """Returns how a worktree differs from a snapshot, for a person; nothing where it is the same.
 
@@ -44,7 +44,7 @@ def compare(
         limits: what is left out.
         with_operation: whether the operation in progress was brought back as well.
         gone: the paths that were deleted, where the worktree was not empty before: other files may have been ignored until now, and stay.
-        unheld: files that are passed over.
+        stays: tells of a path whether it is passed over.
 
     Raises:
         WorktreeError: git cannot read the worktree.
@@ -58,8 +58,8 @@ def compare(
         captured = capture.capture_in(index, objects, head, unlimited, untracked, keeps=lambda _: True)
     found = manifest.read(repository, objects, captured.worktree.tree, head)
     differing = [one for one in diff.differences(repository, wanted.files, captured.files) if not _is_displaced(repository, wanted, one)]
-    differing = [one for one in differing if one.path not in unheld]
-    raw = {path: oid for path, oid in manifest.raw_of(repository, wanted).items() if path not in unheld}
+    differing = [one for one in differing if not stays(one.path)]
+    raw = {path: oid for path, oid in manifest.raw_of(repository, wanted).items() if not stays(path)}
     said = unexpected(repository, differing, gone, raw)
     if merged != merged_tree(repository, found, head):
         said.append("what is staged")

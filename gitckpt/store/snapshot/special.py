@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 from gitckpt.git.worktree.index import PrivateIndex
 from gitckpt.store.snapshot.seen import Directory
@@ -24,6 +24,7 @@ class Scan:
         seen: what was seen in directories this time.
         modes: of directories, the top left out, as lstat(2) says them.
         repositories: directories that are the top of another one; not all that lie in ignored directories.
+        apart: directories that are not looked into; to be set before `look_elsewhere`.
         news: whether anything was not known.
     """
 
@@ -37,6 +38,7 @@ class Scan:
         self.seen: dict[bytes, Directory] = {}
         self.modes: dict[bytes, int] = {}
         self.repositories: list[bytes] = []
+        self.apart: Collection[bytes] = ()
         self.news = False
 
     def look(self, directories: Iterable[bytes]) -> None:
@@ -49,7 +51,7 @@ class Scan:
     def look_elsewhere(self) -> None:
         """Looks into the directories that came up and were not named, if they are neither ignored nor repositories of their own."""
         while self._unknown:
-            new = sorted(self._unknown - self.seen.keys())
+            new = sorted((self._unknown - self.seen.keys()).difference(self.apart))
             others = [path for path in new if os.path.lexists(self._join(path, b".git"))]
             there = sorted(set(new).difference(others))
             self.repositories += others

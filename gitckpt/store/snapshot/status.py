@@ -51,6 +51,9 @@ class Survey:
     nested: list[bytes] = field(default_factory=list)
     """Directories of other repositories."""
 
+    apart: Collection[bytes] = ()
+    """Without a slash: those of them that are bare, and where the repository itself lies. Nothing in them is listed here."""
+
     vanished: dict[bytes, bytes] = field(default_factory=dict)
     """Those that are deleted, with the oids of their entries."""
 
@@ -115,9 +118,12 @@ class Surveyor:
         """
         found = Survey()
         tracked = self._tracked(found, is_sparse=is_sparse)
+        found.apart = modules.own_directories(self._index.repository)
         scan = Scan(self._index, self._known.directories)
-        scan.look(tracked)  # while git looks at the files
+        scan.look(path for path in tracked if not modules.lies_in(path, found.apart))  # while git looks at the files
         _read_status(self._status_out(), found)
+        _set_apart(self._index, found, tracked)
+        scan.apart = found.apart
         _read_intended(self._index, found)
         above = leading_to(found.untracked)
         scan.look(above)
@@ -223,6 +229,18 @@ def _read_status(out: bytes, found: Survey) -> None:
                     found.conflicts.setdefault(stage, []).append(b"%s %s\t%s" % (fields[2 + stage], fields[6 + stage], path))
         elif record.startswith(b"# branch.oid ") and record[13:] != b"(initial)":
             found.commit = record[13:].decode("ascii")
+
+
+def _set_apart(index: PrivateIndex, found: Survey, tracked: Collection[bytes]) -> None:
+    """Leave out what lies in git's own directory, by whatever name, and in bare repositories in which nothing is tracked."""
+    own = found.apart
+    found.changed, found.deleted = ([path for path in paths if not modules.lies_in(path, own)] for paths in (found.changed, found.deleted))
+    others = [path for path in found.untracked if not modules.lies_in(path, own)]
+    bare = [path for path in modules.bare_above(os.fsencode(index.repository.worktree or ""), others) if path not in tracked]
+    outermost = [path for path in bare if not modules.lies_in(os.path.dirname(path), bare)]
+    found.untracked = [path for path in others if not modules.lies_in(path, outermost)]
+    found.nested = [path for path in found.nested if not modules.lies_in(path, own)] + [path + b"/" for path in outermost]
+    found.apart = [*own, *outermost]
 
 
 def _read_changed(found: Survey, xy: bytes, submodule: bytes, mode: bytes, path: bytes) -> None:

@@ -182,7 +182,7 @@ def _as_json(done: Restored) -> dict[str, Any]:
         "apart": list(done.apart),
         "remarks": list(done.remarks),
         "unfiltered": [os.fsdecode(path) for path in done.unfiltered],
-        "kept": [{"path": os.fsdecode(path), "reason": reason} for path, reason in sorted(done.kept.items())],
+        "kept": [os.fsdecode(path) for path in sorted(done.kept)],
     }
 
 
