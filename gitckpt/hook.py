@@ -150,6 +150,8 @@ def _here() -> Repository:
     git_dir = git_dir or ".git"
     if os.path.isfile(git_dir):
         git_dir = _named_by(git_dir)
+    elif os.path.islink(git_dir):  # as git-annex makes it in a linked worktree
+        git_dir = os.path.realpath(git_dir)
     if os.path.isfile(os.path.join(git_dir, "HEAD")):
         repository = Repository(os.path.abspath(git_dir), None)
         repository.cat_file = FileLookup(repository)
@@ -159,7 +161,8 @@ def _here() -> Repository:
 
 def _is_own(dot_git: str) -> bool:
     """Tells whether a worktree, its `.git` and the directory that this names are ours, as git wants it before it obeys what they say."""
-    places = [os.curdir, dot_git, *([_named_by(dot_git)] if os.path.isfile(dot_git) else [])]
+    named = [_named_by(dot_git)] if os.path.isfile(dot_git) else [os.path.realpath(dot_git)]
+    places = [os.curdir, dot_git, *named]
     try:
         return all(os.lstat(place).st_uid == os.geteuid() for place in places)
     except OSError:
@@ -286,7 +289,7 @@ def _extend_run(repository: Repository, message: str | None, event: str) -> str 
     here = Repository(repository.git_dir, os.getcwd(), repository.object_format)
     with Checkpoints(here, adapter="plumbing") as store:
         found = settings.read(here)
-        limits = found.limits
+        limits = found.limits.automatic()
         if found.problem:
             _report(repository, event, found.problem)
         if found.unapproved:

@@ -376,3 +376,16 @@ def test_the_whole_through_processes(spawn: Spawn, checkout: Checkout) -> None:
     assert spawn("hook", "post-commit", at=checkout) == Outcome(0, "", "")
     assert spawn("hook", "no-such-event", at=checkout).code == 0
     assert spawn("remove", "latest", at=checkout).code == 0
+
+
+def test_only_what_was_not_asked_for_has_a_limit_for_all_files_together(ckpt: Ckpt, checkout: Checkout, git_ckpt: Path) -> None:
+    checkout.git("ckpt", "init", "--hooks", "files")
+    checkout.git("config", "ckpt.maxFileSize", "1 GB")
+    there = Checkout(Path(ckpt("start", "hand", at=checkout).out.strip()), checkout.main)
+    with (there.path / "large").open("wb") as file:
+        file.truncate(501 * 1000 * 1000)
+    there.git("commit", "--quiet", "--allow-empty", "--message", "work")
+    assert ckpt("step", "start", "PLAN", "--files", at=there).code == 0
+    for entry in json.loads(ckpt("list", "-n", "2", "--json", at=there).out)["checkpoints"]:
+        newest = json.loads(ckpt("show", entry["id"], "--json", at=there).out)
+        assert [(one["path"], one["size"]) for one in newest["worktree"]["omitted"]] == [("large", 501_000_000)], newest["phase"]

@@ -21,8 +21,10 @@ from gitckpt.store.records import layout
 from gitckpt.store.records.entry import Query
 from gitckpt.store.runs import timeline
 from gitckpt.store.runs.summary import summary
+from gitckpt.store.snapshot import limits
 from gitckpt.store.store import Store, inside
 from tests.conftest import Checkout, Clock
+from tests.durable.commanding import comes
 from tests.durable.conftest import RUN, Counted, Killed, Sleeper, attempt_of, crash, die, go_on, labels, refuse_refs
 
 TWICE = Conduct(retries=Retries(attempts=2, delay=10_000_000, backoff=3.0, jitter=0.0))
@@ -428,3 +430,20 @@ def test_what_asks_to_be_tried_later_leaves_the_run_paused(plain: Store) -> None
     with pytest.raises(PhaseDeferred), Run.start(plain, "Add login!", adapter="plumbing") as run:
         run.phase("work", Counted(PhaseDeferred("the service is down")))
     assert (inside(plain).heads.read(RUN).label, summary(inside(plain), RUN).status) == ("work-partial", "paused")
+
+
+def test_an_autosave_leaves_the_largest_files_out(plain: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "_AUTOMATIC", 1000)
+
+    def work() -> None:
+        Path(run.path, "large").write_text("x" * 1001)
+        Path(run.path, "small").write_text("x" * 999)
+        assert comes(lambda: "work-progress" in labels(plain, run.id))
+
+    with Run.start(plain, "build") as run:
+        run.phase("work", work, conduct=Conduct(autosave=100_000))
+    done, progress = (plain.read(entry.id).worktree for entry in plain.list() if entry.label in ("work-complete", "work-progress"))
+    assert progress is not None
+    assert [entry.path for entry in progress.omitted] == ["large"]
+    assert done is not None
+    assert done.omitted == ()

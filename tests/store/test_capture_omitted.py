@@ -57,6 +57,17 @@ class TestSize:
         files = plain.capture(Limits(max_file_size=1000))
         assert (files.omitted, names(main_checkout, files)) == ((), ["README", "large"])
 
+    def test_the_largest_are_left_out_where_all_together_are_too_much(self, plain: Store, main_checkout: Checkout) -> None:
+        main_checkout.commit("tracked", tracked="x")
+        main_checkout.write("tracked", "x" * 5000)
+        for name, size in {"a": 400, "b": 500, "c": 300, "d": 400}.items():
+            main_checkout.write(name, "x" * size)
+        files = plain.capture(Limits(max_total_size=800))
+        reason = "an automatic checkpoint takes 800 bytes of untracked files, the smallest first"
+        assert files.omitted == (Omitted("a", reason, size=400), Omitted("b", reason, size=500))
+        assert names(main_checkout, files) == ["README", "c", "d", "tracked"]
+        assert plain.capture(Limits(max_total_size=1600)).omitted == ()
+
     def test_of_any_size_where_no_limit_is_set(self, plain: Store, main_checkout: Checkout) -> None:
         main_checkout.write("large", "x" * 1001)
         assert plain.capture(Limits(max_file_size=None)).omitted == ()

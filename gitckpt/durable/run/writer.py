@@ -77,7 +77,7 @@ class Writer:
         self._tried: set[str] = set()
         self._known = False
         self._reported: dict[str, Any] = {}
-        self.limits = store.rules.limits()
+        self.limits = store.rules.limits().automatic()
         self._made_at = made_at
         self._intent: Intent | None = None
         self._later = Later(SOON, self._catch_up)

@@ -276,7 +276,7 @@ class _Writer:
         }
         # An agent waits for it, so the files are left out where they take too long.
         limits = self._store.rules.limits
-        made = self._store.save(label, limits=limits(), **how) if files else self._store.record(label, base=base, **how)
+        made = self._store.save(label, limits=limits().automatic(), **how) if files else self._store.record(label, base=base, **how)
         _write_mirror(self._store, self._store.repository, self._graph, str(made.run))
         return made
 

@@ -24,6 +24,8 @@ SETTINGS = r"core\.(autocrlf|eol|attributesfile|filemode|symlinks|ignorecase|pre
 """The settings that `Configured.of` reads, as a regular expression on their names."""
 
 FILE = b".gitattributes"
+ANNEX = "annex"
+"""The name that git-annex gives to its filter."""
 
 _LARGEST = 100 << 20
 """The largest file of attributes that git reads, in bytes."""
@@ -124,6 +126,11 @@ class Treatment:
 
     gives_crlf: bool = False
     """Whether LF may come back as CRLF."""
+
+    @property
+    def is_annex(self) -> bool:
+        """Whether the filter is that of git-annex."""
+        return self.driver == ANNEX
 
     def may_change(self, data: bytes) -> bool:
         """Tells whether content may come back otherwise; without a process, so True only means that somebody has to look."""

@@ -187,6 +187,7 @@ class Conversions:
         treatments = attributes.treatments(self._index, self._rules.configured, paths) if self._rules is not None else {}
         held: list[_Candidate] = []
         size = 0
+        annexed = self._of_annex(files, treatments)
         for path, oid, status in files:
             self._index.require_time("check-attr")
             treatment = treatments.get(path, attributes.UNTOUCHED)
@@ -194,7 +195,7 @@ class Conversions:
             if treatment.is_required:
                 self._found.required.add(path)
                 self._settle(path, oid, status, verdicts.REQUIRED)
-            elif not converts and self._earlier is None:
+            elif (not converts and self._earlier is None) or path in annexed:
                 self._settle(path, oid, status, verdicts.EXACT)
             elif self._was_to_stay_out(path, oid, status):
                 self._settle(path, oid, status, verdicts.INEXACT)
@@ -214,6 +215,15 @@ class Conversions:
                     held, size = [], 0
         self._compare(held, fd)
         self._write(0)
+
+    def _of_annex(self, files: Sequence[tuple[bytes, str, os.stat_result]], treatments: Mapping[bytes, Treatment]) -> Collection[bytes]:
+        """Returns those of some files whose content git-annex keeps."""
+        of_annex = {path: (oid, status.st_size) for path, oid, status in files if treatments.get(path, attributes.UNTOUCHED).is_annex}
+        if not of_annex:
+            return ()
+        from gitckpt.git.contents import annex
+
+        return annex.held(self._index.repository, of_annex)
 
     def _is_otherwise(self, oid: str, size: int, pieces: Iterable[bytes]) -> bool:
         """Tells whether a file is not its blob, byte for byte; only where rules may have been others when git compared them."""

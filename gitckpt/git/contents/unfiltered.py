@@ -154,7 +154,7 @@ def complete(repository: Repository, files: HeldBack) -> HeldBack:
                         if _has(os.path.join(scratch, path), each[0], index.repository.object_format)
                     }
         for path in still(repository, {path: each for path, each in files.items() if path not in left}):
-            _move(os.path.join(scratch, path), os.path.join(top, path))
+            move(os.path.join(scratch, path), os.path.join(top, path))
     finally:
         premises.discard(os.fsdecode(scratch))
     others = {path: each for path, each in held(repository).items() if path not in files}
@@ -211,7 +211,8 @@ def _write_beside(index: PrivateIndex, directory: bytes, paths: list[bytes]) -> 
     return failed, False
 
 
-def _move(source: bytes, target: bytes) -> None:
+def move(source: bytes, target: bytes) -> None:
+    """Moves a file, also to another file system."""
     try:
         os.replace(source, target)
     except OSError:  # another file system

@@ -112,14 +112,24 @@ def repair(repository: Repository, path: str) -> None:
             if is_lost:
                 atomic.write(os.path.join(git_dir, COMMONDIR), b"../..\n")
             if not is_ours(repository, named):
-                line = b"gitdir: %s\n" % os.fsencode(os.path.realpath(git_dir))
-                atomic.write(dot_git, line, scratch=os.path.join(git_dir, AWAY))
+                _name_in(dot_git, os.path.realpath(git_dir))
             # Where a kill leaves what maintenance knows: nobody writes this file again for long.
             scratch = os.path.join(git_dir, SCRATCH)
             atomic.write_own(os.path.join(git_dir, "gitdir"), os.fsencode(f"{dot_git}\n"), flushed=True, scratch=scratch)
             disk.flush([git_dir])
         except OSError as error:
             raise GitError(["worktree", "repair", path], 1, f"{error.filename or path}: {error.strerror}") from None
+
+
+def _name_in(dot_git: str, git_dir: str) -> None:
+    """Has the `.git` of a worktree name an administrative directory: as a link, where git-annex has made it one."""
+    scratch = os.path.join(git_dir, AWAY)
+    if os.path.islink(dot_git) and os.lstat(dot_git).st_dev == os.lstat(git_dir).st_dev:
+        link = f"{scratch}.{os.getpid()}.{os.urandom(4).hex()}"
+        os.symlink(os.path.relpath(git_dir, os.path.dirname(dot_git)), link)
+        os.replace(link, dot_git)
+    else:
+        atomic.write(dot_git, b"gitdir: %s\n" % os.fsencode(git_dir), scratch=scratch)
 
 
 def _is_linked(repository: Repository, path: str) -> bool:
@@ -191,8 +201,11 @@ def seen_from(repository: Repository, path: str) -> Repository | None:
 
 
 def named_by(path: str) -> str | None:
-    """Returns the administrative directory that a worktree's `.git` file names, whether it is there or not; None without such a file."""
-    named = content(os.path.join(path, ".git")).removeprefix("gitdir: ")
+    """Returns the administrative directory that a worktree's `.git` names, whether it is there or not; None where it names none."""
+    dot_git = os.path.join(path, ".git")
+    if os.path.islink(dot_git):  # git-annex makes one of the file
+        return os.path.normpath(os.path.join(path, os.readlink(dot_git)))
+    named = content(dot_git).removeprefix("gitdir: ")
     return os.path.normpath(os.path.join(path, named)) if named else None
 
 

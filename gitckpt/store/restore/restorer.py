@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import os
 
-from gitckpt.git.contents import attributes, raw_files, unfiltered
+from gitckpt.git.contents import annex, attributes, raw_files, unfiltered
 from gitckpt.git.contents.exchange import Interference
 from gitckpt.git.graph import partial
 from gitckpt.git.objects import diff
@@ -448,6 +448,9 @@ class _Restore:
         except GitError as error:
             raise (replacement.changed(error.message) if replacement.is_out_of_date(error) else self._unwritten(error.message)) from None
         exactness.bring_back(index, plan.exactness, configured, blobs)
+        if annex.is_used(self._repository):
+            there = manifest.regular_files(self._repository, expected)
+            annex.populate(index, {path: oid for path, oid in there.items() if path in plan.written})
         if held:
             unfiltered.forget(self._repository, plan.exactness.raw)
             held = [path for path in held if path not in plan.exactness.raw]

@@ -24,7 +24,7 @@ from gitckpt.model.values import dataclass, field, replace
 from gitckpt.store.records import keep
 from gitckpt.store.records.recorder import FilesPruned
 from gitckpt.store.snapshot import manifest, wholeness
-from gitckpt.store.snapshot.limits import Limits
+from gitckpt.store.snapshot.limits import Limits, size_text
 from gitckpt.store.snapshot.status import Survey, Surveyor, leading_to
 
 TYPE_CHECKING = False
@@ -364,7 +364,18 @@ class _Capture:
                 accepted.append(path)
             else:
                 self._omitted.append(Omitted(quoted(path), reason[0], reason[1]))
-        return accepted
+        return self._within_total(accepted)
+
+    def _within_total(self, untracked: list[bytes]) -> list[bytes]:
+        """Return untracked files without the largest, where they are more together than they may be."""
+        most = self._limits.max_total_size
+        if most is None:
+            return untracked
+        sizes = {path: _size(os.path.join(self._top, path)) for path in untracked if path not in self._also}
+        excess = set(self._limits.excess(sizes))
+        reason = f"an automatic checkpoint takes {size_text(most)} of untracked files, the smallest first"
+        self._omitted += [Omitted(quoted(path), reason, sizes[path]) for path in sorted(excess)]
+        return [path for path in untracked if path not in excess]
 
     def _is_directory(self, path: bytes) -> bool:
         whole = os.path.join(self._top, path)
@@ -471,6 +482,14 @@ class _Capture:
     def _nested(self, seen: Survey) -> list[Omitted]:
         reason = "a repository of its own: its files stay in it"
         return [Omitted(quoted(path), reason, oid=modules.head_of(os.path.join(self._top, path))) for path in seen.nested]
+
+
+def _size(path: bytes) -> int:
+    """Return the size of a file; 0 where there is none."""
+    try:
+        return os.lstat(path).st_size
+    except OSError:
+        return 0
 
 
 def _ours(seen: Survey) -> dict[bytes, tuple[bytes, bytes]]:

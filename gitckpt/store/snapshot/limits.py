@@ -8,13 +8,13 @@ import os
 import re
 import stat
 import time
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from gitckpt.git import config
 from gitckpt.git.contents import attributes
 from gitckpt.git.contents.attributes import Configured
 from gitckpt.model.arguments import require, require_number, require_seconds, words
-from gitckpt.model.values import dataclass, field
+from gitckpt.model.values import dataclass, field, replace
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -22,6 +22,9 @@ if TYPE_CHECKING:
     from gitckpt.git.repository import Repository
 
 MB = 1000 * 1000
+
+_AUTOMATIC = 500 * MB
+"""Of untracked files together, for a capture that nobody asked for: it is made again and again, and what it stores stays for days."""
 
 MORE_TIME = "to allow more time: git config ckpt.snapshotTimeout 5m"
 """What to do where the time for a snapshot did not suffice."""
@@ -107,15 +110,40 @@ class Limits:
     timeout: float = 60.0
     """In seconds; a snapshot that takes longer is given up."""
 
+    max_total_size: int | None = None
+    """In bytes; of untracked files that are larger together, the largest are left out. None, as for what is asked for, sets no limit."""
+
     configured: Configured | None = field(default=None, compare=False, repr=False)
     """What git's configuration says of conversions, where it was read with these; None where it was not, and is to be asked."""
 
     def __post_init__(self) -> None:
         require_number("max_file_size", self.max_file_size, may_be_none=True)
+        require_number("max_total_size", self.max_total_size, may_be_none=True)
         for name in ("secrets", "include"):
             object.__setattr__(self, name, words(name, getattr(self, name)))
         require("submodules", self.submodules, bool, "True or False")
         require_seconds("timeout", self.timeout)
+
+    def automatic(self) -> Limits:
+        """Returns what applies to a capture that nobody asked for: that of a hook, an autosave, or a step of an agent."""
+        return replace(self, max_total_size=_AUTOMATIC)
+
+    def excess(self, sizes: Mapping[bytes, int]) -> list[bytes]:
+        """Returns the largest of some untracked files, without which the others are no larger together than they may be.
+
+        Args:
+            sizes: by path.
+        """
+        left = sum(sizes.values()) - (self.max_total_size or 0)
+        if self.max_total_size is None or left <= 0:
+            return []
+        found = []
+        for path in sorted(sizes, key=lambda path: (-sizes[path], path)):
+            if left <= 0:
+                break
+            left -= sizes[path]
+            found.append(path)
+        return found
 
     def deadline(self) -> float | None:
         """Returns when a snapshot that begins now is given up, on the clock of `time.monotonic`; None for never."""

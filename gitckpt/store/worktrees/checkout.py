@@ -6,7 +6,7 @@ import os
 import stat
 from collections.abc import Sequence
 
-from gitckpt.git.contents import layout, raw_files, unfiltered
+from gitckpt.git.contents import annex, layout, raw_files, unfiltered
 from gitckpt.git.graph import partial
 from gitckpt.git.objects.encoding import GITLINK
 from gitckpt.git.objects.trees import leaves
@@ -44,6 +44,8 @@ def fill(made: Repository, contents: Contents, commit: str) -> list[bytes]:
             raw_files.refresh(index, raw.keys() - set(contents.stale))
             if held:
                 unfiltered.forget(made, raw)
+            if annex.is_used(made):
+                annex.populate(index, {path: oid for path, oid in blobs_of(made, contents.files).items() if path not in raw})
             index_state.turn_into(index, contents, commit, contents.files)
             index.install()
         operation.bring_back(made, contents.operation)
@@ -81,9 +83,12 @@ def fill_from_commit(made: Repository, options: Sequence[str]) -> list[bytes]:
         made.git.run(*PARALLEL, *options, *more, *words, env=partial.on_purpose(made))
 
     written, left = unfiltered.write(made, lambda: blobs_of(made, "HEAD"), attempt)
-    if written:
+    of_annex = annex.is_used(made)
+    if written or of_annex:
         with PrivateIndex(made) as index:
             unfiltered.settle(index, written, left)
+            if of_annex:
+                annex.populate(index, blobs_of(made, "HEAD"))
             index.install()
     return sorted(left)
 

@@ -1,0 +1,114 @@
+"""Unlocked files of git-annex: git stores a pointer, and git-annex keeps what is in the file below `.git/annex/objects`.
+
+Its filter writes the pointer into the worktree as well, and a hook puts the content there. Our own calls run nobody's hooks.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import shutil
+import stat
+
+from gitckpt.git import config
+from gitckpt.git.contents import raw_files, unfiltered
+from gitckpt.git.contents.attributes import ANNEX
+from gitckpt.git.files import premises
+from gitckpt.model.errors import WorktreeError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from gitckpt.git.repository import Repository
+    from gitckpt.git.worktree.index import PrivateIndex
+
+_POINTER = re.compile(rb"/annex/objects/([A-Z0-9_]+(?:-[a-zA-Z][0-9]+)*--[^\x00-\x1f/]+)(?:\n|\Z)")
+_LETTERS = "0123456789zqjxkmvwgpfZQJXKMVWGPF"
+_LARGEST = 32 << 10
+"""In bytes: what git-annex itself takes for a pointer at most."""
+
+
+def is_used(repository: Repository) -> bool:
+    """Tell whether the filter of git-annex is configured."""
+    return bool(config.read(repository, rf"^filter\.{ANNEX}\."))
+
+
+def held(repository: Repository, files: Mapping[bytes, tuple[str, int]]) -> set[bytes]:
+    """Return those of some files of which git-annex keeps the content here, so that the pointer is enough.
+
+    Args:
+        repository: seen from the worktree.
+        files: oid of the blob and size of the file, by path.
+    """
+    keys = {}
+    oids = [oid for oid, _ in files.values()]
+    for path, found in zip(files, repository.cat_file.contents(oids, _LARGEST), strict=True):
+        match = _POINTER.match(found[2]) if found is not None and found[1] == "blob" else None
+        if match:
+            keys[path] = match[1]
+    places = {path: _place(repository, key) for path, key in keys.items()}
+    return {path for path, place in places.items() if place is not None and _size(place) == files[path][1]}
+
+
+def populate(index: PrivateIndex, blobs: Mapping[bytes, str]) -> None:
+    """Put contents in the place of the pointers that git has written, as far as git-annex has them here.
+
+    Args:
+        index: lists the files, and takes note of those that change.
+        blobs: of the files that are looked at: oids by path.
+
+    Raises:
+        WorktreeError: a file cannot be written.
+    """
+    repository = index.repository
+    top = os.fsencode(repository.worktree or "")
+    keys = {}
+    small = [path for path in blobs if _size(os.path.join(top, path)) in range(1, _LARGEST + 1)]
+    for path, data in zip(small, raw_files.bytes_of(repository, small), strict=True):
+        match = _POINTER.match(data or b"")
+        if match:
+            keys[path] = match[1]
+    keys = {path: keys[path] for path in unfiltered.still(repository, {path: (blobs[path], ANNEX) for path in keys})}
+    places = {path: place for path, key in keys.items() if (place := _place(repository, key)) is not None}
+    scratch = repository.scratch("unfiltered")
+    try:
+        for path, place in places.items():
+            whole = os.path.join(top, path)
+            shutil.copyfile(place, scratch)
+            os.chmod(scratch, stat.S_IMODE(os.lstat(whole).st_mode))
+            unfiltered.move(os.fsencode(scratch), whole)
+    except OSError as error:
+        raise WorktreeError(f"cannot write a file of git-annex: {error}") from None
+    finally:
+        premises.discard(scratch)
+    raw_files.refresh(index, places.keys())
+
+
+def _place(repository: Repository, key: bytes) -> bytes | None:
+    """Return where git-annex keeps the content of a key; None where it is not here.
+
+    Not asked of git-annex, which would look through the worktree first, and write into it. The directories are those of
+    https://git-annex.branchable.com/internals/hashing/: of two letters, or, in bare repositories, of three digits.
+    """
+    digest = hashlib.md5(key, usedforsecurity=False).digest()
+    number = int.from_bytes(digest[:4], "little")
+    mixed = [_LETTERS[number >> (6 * at) & 31] for at in range(4)]
+    name = key.replace(b"&", b"&a").replace(b"%", b"&s").replace(b":", b"&c")
+    top = os.path.join(os.fsencode(repository.common_dir), b"annex", b"objects")
+    lower = digest.hex()
+    for first, second in ((mixed[1] + mixed[0], mixed[3] + mixed[2]), (lower[:3], lower[3:6])):
+        place = os.path.join(top, first.encode(), second.encode(), name, name)
+        if _size(place) >= 0:
+            return place
+    return None
+
+
+def _size(path: bytes) -> int:
+    """Return the size of a file; -1 where there is none."""
+    try:
+        status = os.lstat(path)
+    except OSError:
+        return -1
+    return status.st_size if stat.S_ISREG(status.st_mode) else -1
