@@ -343,6 +343,13 @@ class Checkpoints:
         """As `Store.list`."""
         return self.index.select(query)
 
+    def rewritten(self) -> Sequence[Entry]:
+        """As `Store.rewritten`."""
+        from gitckpt.git.worktree import rewrites
+
+        instead = rewrites.filtered(self.repository)
+        return [entry for entry in self.list() if entry.git_sha in instead] if instead else []
+
     def problems(self) -> Sequence[Problem]:
         """As `Store.problems`."""
         return self.index.problems()

@@ -282,6 +282,10 @@ class Store(Supervision):
 
         return dict(ownership.made_from(self._checkpoints.repository, strings("checkpoint_ids", checkpoint_ids)))
 
+    def rewritten(self) -> Sequence[Entry]:
+        """Returns the checkpoints of commits that `git filter-repo` has rewritten or dropped: they may hold what was to go with these."""
+        return self._checkpoints.rewritten()
+
     def remove(self, checkpoint_ids: Collection[str]) -> int:
         """Removes checkpoints by name: their links, refs, and run heads that point to them.
 

@@ -218,22 +218,36 @@ def commit_gone(main_checkout: Checkout, save: Save) -> tuple[Checkout, str, str
     return main_checkout, made, gone
 
 
-def test_a_missing_commit_is_14(ckpt: Ckpt, commit_gone: tuple[Checkout, str, str]) -> None:
-    checkout, made, gone = commit_gone
-    before = checkout.fingerprint()
-    assert ckpt("resume", made, at=checkout) == Outcome(
+def test_a_missing_commit_is_14_where_it_stands_for_the_files(ckpt: Ckpt, save: Save, commit_gone: tuple[Checkout, str, str]) -> None:
+    checkout, _, _ = commit_gone
+    gone = checkout.commit("gone as well")
+    made = save(checkout, "--no-worktree")
+    checkout.git("reset", "--quiet", "--hard", "HEAD~1")
+    checkout.git("update-ref", "-d", f"refs/keep/ckpt/{gone}")
+    forget(checkout, gone)
+    expected = Outcome(
         14,
         "",
         f"error: commit {gone} of checkpoint {made} is missing\n"
         "hint: fetch it from where it still is, or see what is wrong: git ckpt verify\n",
     )
+    assert ckpt("resume", made, at=checkout) == expected
+    assert not (checkout.path / ".ckpt").exists()
+
+
+def test_files_come_back_without_their_commit(ckpt: Ckpt, commit_gone: tuple[Checkout, str, str]) -> None:
+    checkout, made, gone = commit_gone
+    before = checkout.fingerprint()
     done = ckpt("show", made, at=checkout)
     assert done.code == 0
     assert done.out.splitlines()[-1] == "files:       differ from the commit"
-    assert done.err == f"warning: {gone}^{{tree}} is missing: git ckpt resume cannot bring them back\n"
+    assert done.err == f"warning: {gone}^{{tree}} is missing: the files of the checkpoint come back without it\n"
     assert ckpt("list", at=checkout).out.split("\t")[6] == "-"
     assert checkout.fingerprint() == before
-    assert not (checkout.path / ".ckpt").exists()
+    done = ckpt("resume", made, at=checkout)
+    assert done.code == 0, done.err
+    assert f"commit {gone[:10]} is gone" in done.err
+    assert (Path(done.out.strip()) / "README").read_text() == "dirty\n"
 
 
 def test_files_that_are_missing_are_14(ckpt: Ckpt, main_checkout: Checkout, save: Save) -> None:

@@ -43,6 +43,7 @@ def go_back(store: Checkpoints, checkpoint: Checkpoint) -> list[str]:
     """
     safe: list[str] = []
     commit, branch = store.objects.head()
+    checkpoint = manifest.with_commit(store.repository, checkpoint, None)[0]
     if (commit, branch) != (checkpoint.git_sha, checkpoint.branch) and checkpoint.git_sha:
         require_way(store, checkpoint)
         message = f"before going back to {checkpoint.id[: ids.SHORT]}"
@@ -205,6 +206,7 @@ def fork(store: Checkpoints, checkpoint: Checkpoint, name: str | None = None, *,
     is_ours = trust.is_ours(store, checkpoint)
     if not (is_ours or trusted):
         raise trust.refusal(store, checkpoint, trust.account(store, checkpoint))
+    checkpoint = manifest.with_commit(store.repository, checkpoint, None)[0]
     about = name or (checkpoint.run or checkpoint.phase_name)[16 if checkpoint.run else 0 :]
     made = store.record(
         layout.RUN_STARTED,

@@ -1,4 +1,4 @@
-"""What an amend, a rebase or `git am` of a worktree has done, and which commit took the place of which, as git notes it for itself."""
+"""What an amend, a rebase, `git am` or `git filter-repo` has done, and which commit took the place of which, as they note it themselves."""
 
 from __future__ import annotations
 
@@ -17,6 +17,9 @@ _BEFORE = tuple(os.path.join(name, "orig-head") for name in (_MERGING, _APPLYING
 """One for each backend of `git rebase`."""
 
 _LARGEST = 8 << 20
+_LARGEST_MAP = 256 << 20
+"""In bytes: three million commits, of 82 each."""
+
 _LINES = 64 << 10
 """In bytes: a line of a reflog is much shorter."""
 
@@ -47,6 +50,15 @@ def has_moved(repository: Repository) -> bool:
 def branch(repository: Repository) -> str:
     """Returns the branch that a rebase with the apply backend is about to come back to, which git notes down only where it had stopped."""
     return _end(os.path.join(repository.git_dir, _APPLYING, "head-name"), _LINES).strip().decode("utf-8", "replace")  # as what HEAD says
+
+
+def filtered(repository: Repository) -> dict[str, str]:
+    """Return the commits that `git filter-repo` has rewritten, each with the one in its place; "" for those that are gone."""
+    try:
+        data = regular.content(os.path.join(repository.common_dir, "filter-repo", "commit-map"), _LARGEST_MAP, follow=False)
+    except OSError:
+        return {}
+    return {old: new if new.strip("0") else "" for old, new in _pairs(data.splitlines()) if old != new}
 
 
 def is_last_patch(repository: Repository) -> bool:

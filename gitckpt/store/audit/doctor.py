@@ -100,6 +100,7 @@ def examine(store: Checkpoints, version: tuple[int, ...]) -> list[Finding]:
         *_locks(store),
         *_maintenance(store.repository),
         *_many(store),
+        *_rewritten(store),
         *worktrees.headless(store.repository),
         *(_invalid(problem) for problem in store.problems()),
         *(flaw.finding for flaw in broken),
@@ -185,6 +186,15 @@ def _many(store: Checkpoints) -> list[Finding]:
         f"which git fetch, push and gc read one by one: about {len(entries) / 40_000:.0f} s each time"
     )
     return [Finding("many-checkpoints", layout.CHECKPOINTS.rstrip("/"), sentence, cures[max(cures)])]
+
+
+def _rewritten(store: Checkpoints) -> list[Finding]:
+    found = store.rewritten()
+    if not found:
+        return []
+    commits = [commit[:10] for commit in dict.fromkeys(entry.git_sha for entry in found)]
+    sentence = f"{len(found)} are of commits that git filter-repo has rewritten, and may hold what was to go with them: {first_of(commits)}"
+    return [Finding("commits-rewritten", layout.CHECKPOINTS.rstrip("/"), sentence, "git ckpt remove --rewritten")]
 
 
 def _locks(store: Checkpoints) -> list[Finding]:

@@ -18,6 +18,7 @@ from gitckpt.git.disk import file_of
 from gitckpt.git.graph import connectivity, kinds, partial
 from gitckpt.git.objects.encoding import DIRECTORY, MalformedTree, decode_tree
 from gitckpt.git.repository import Repository
+from gitckpt.git.worktree import rewrites
 from gitckpt.model import ids
 from gitckpt.model.errors import CkptError
 from gitckpt.model.finding import Finding
@@ -54,13 +55,18 @@ def audit(store: Checkpoints, evidence: Evidence, damage: Damage) -> list[Flaw]:
     if wanted:
         with Salvage(store.repository) as salvage:
             found = salvage.find(wanted, wanted)
+    rewritten = rewrites.filtered(store.repository) if gone else {}
     for at in evidence.places() if lacks else ():
         record = evidence.record(at)
         own = gone.get(at, [])
         oids = list(dict.fromkeys([*own, *(oid for root in _roots(record, evidence) for oid in lacking.samples.get(root, ()))]))
         if oids:
             again = {oid: wanted[oid] for oid in oids if oid in found}
-            flaws.append(_incomplete(record, oids, again, lacks_commit=record.holds.get(layout.KEEP) in own))
+            commit = record.holds.get(layout.KEEP)
+            if commit in own and commit in rewritten:
+                flaws.append(_rewritten(record, commit))
+            else:
+                flaws.append(_incomplete(record, oids, again, lacks_commit=commit in own))
     return [*flaws, *_of_files(store.repository, damage, wanted, found)]
 
 
@@ -141,6 +147,10 @@ def _incomplete(record: SheetRow, oids: list[str], again: Mapping[str, Collectio
     fetch = kept if lacks_commit else " ".join([_ANEW, *oids[: connectivity.SHOWN]])
     cure = f"fetch from a clone that has it: {fetch}; or give it up: git ckpt remove {record.id[: ids.SHORT]}"
     return lasting("objects-missing", record.ref, sentence, cure)
+
+
+def _rewritten(record: SheetRow, commit: str) -> Flaw:
+    return lasting("commit-rewritten", record.ref, f"git filter-repo has rewritten its commit {commit}", "git ckpt remove --rewritten")
 
 
 def snapshots(store: Checkpoints, evidence: Evidence) -> Iterator[Flaw]:

@@ -9,7 +9,6 @@ from gitckpt.model.checkpoint import Checkpoint
 from gitckpt.model.errors import WorktreeError
 from gitckpt.model.names import shell_word
 from gitckpt.model.values import dataclass
-from gitckpt.store.snapshot import manifest
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -133,4 +132,3 @@ def require_source(store: Checkpoints, checkpoint: Checkpoint) -> None:
             if checkpoint.git_sha
             else "see what else there is: git ckpt list",
         )
-    manifest.require_commit(store.repository, checkpoint)

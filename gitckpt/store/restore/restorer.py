@@ -181,17 +181,20 @@ class _Restore:
         self._store = store
         self._repository = store.repository
         self._objects = store.objects
-        self._checkpoint = checkpoint
         self._paths, self._written = list(paths), written
         self._has_index = index or not paths
         self._left_out = left_out(store.repository, checkpoint, self._paths)
         self._step = step
         self._head, self._branch = store.objects.head()
         position.require_source(store, checkpoint)
+        checkpoint, self._stand_in = manifest.with_commit(store.repository, checkpoint, self._head)
+        self._checkpoint = checkpoint
         partial.fetch_for(store.repository, checkpoint.tree, checkpoint.git_sha)
         self._wanted = manifest.contents_of(checkpoint, store.repository, store.objects)
+        if self._stand_in is not None:
+            self._wanted.operation = {}
         self._limits = replace(store.rules.limits(), timeout=float("inf"))
-        self._same_head = self._head == checkpoint.git_sha
+        self._same_head = self._head == checkpoint.git_sha and self._stand_in is None
         self._rebased: str | None = None
         self.submodules = Submodules(store, checkpoint if self._limits.submodules else replace(checkpoint, worktree=None), paths, _inside)
         self._departures = Departures(store, self._undone, self.submodules.paths, self._limits)
@@ -294,6 +297,7 @@ class _Restore:
             rebased=self._rebased,
             in_repositories=[path for path in plan.untouched if path not in self._unheld],
         )
+        said += [self._stand_in] if self._stand_in is not None else []
         return [*self._left_out, *said, *self.submodules.remarks]
 
     def _gap(self, under_way: str | None, *, changes_operation: bool) -> Gap:

@@ -23,7 +23,7 @@ from gitckpt.git.objects.encoding import (
 from gitckpt.git.objects.trees import leaves
 from gitckpt.git.process import GitError
 from gitckpt.git.repository import Repository
-from gitckpt.git.worktree import intent
+from gitckpt.git.worktree import intent, rewrites
 from gitckpt.model.errors import WorktreeError
 from gitckpt.model.format import budget
 from gitckpt.model.values import dataclass, field, replace
@@ -123,6 +123,38 @@ def require_commit(repository: Repository, checkpoint: Checkpoint) -> None:
     if commit and repository.cat_file.info(f"{commit}^{{commit}}") is None:
         hint = f"fetch it from where it still is, or {VERIFY}"
         raise WorktreeError(f"commit {commit} of checkpoint {checkpoint.id} is missing", hint=hint)
+
+
+def with_commit(repository: Repository, checkpoint: Checkpoint, head: str | None) -> tuple[Checkpoint, str | None]:
+    """Return a checkpoint as it can be brought back, and what to say of that: its commit may be gone, and its files whole.
+
+    Then it is of the commit that `git filter-repo` has put in the place of its own, or else of HEAD: that decides what is staged. Its
+    operation in progress is to be left out, as that is about commits that are gone.
+
+    Args:
+        repository: seen from any worktree.
+        checkpoint: what is to come back.
+        head: the commit that HEAD points to; "" for none. None where HEAD cannot stand for it, as nobody looks before work goes on.
+
+    Raises:
+        WorktreeError: its commit is missing, and nothing can stand for it.
+    """
+    commit = checkpoint.git_sha
+    if not commit or repository.cat_file.info(f"{commit}^{{commit}}") is not None:
+        return checkpoint, None
+    new = rewrites.filtered(repository).get(commit, "")
+    is_there = bool(new) and repository.cat_file.info(f"{new}^{{commit}}") is not None
+    if not is_there and (checkpoint.tree is None or head is None):
+        require_commit(repository, checkpoint)
+    files = checkpoint.worktree
+    if files is not None:
+        files = replace(files, operation=None, operation_commit=None)
+    if is_there:
+        said = f"commit {commit[:10]} was rewritten: taken to be {new[:10]}"
+        said += "" if checkpoint.tree is not None else ", whose files these are"
+        return replace(checkpoint, git_sha=new, worktree=files), said
+    said = f"commit {commit[:10]} is gone: the files are those of the checkpoint, and what is staged is as HEAD has it"
+    return replace(checkpoint, git_sha=head or "", worktree=files), said
 
 
 def files_of(repository: Repository, checkpoint: Checkpoint) -> str:

@@ -61,6 +61,7 @@ class Wish:
         in_run: whether it is the worktree of the checkpoint's run, rather than of this one checkpoint.
         branch: the branch that it shall be on; None for a detached HEAD.
         limits: what a capture leaves out, for the comparison at the end.
+        is_of_other_commit: whether another commit stands for its own, so that no operation in progress comes back.
         rescue: called with a worktree whose directory is gone, before git forgets it: records what is in no checkpoint.
     """
 
@@ -70,6 +71,7 @@ class Wish:
     branch: str | None
     limits: Limits
     rescue: Callable[[Repository], None]
+    is_of_other_commit: bool = False
 
     @property
     def owner(self) -> Owner:
@@ -276,7 +278,8 @@ def _fill(repository: Repository, staged: str, objects: Objects, wish: Wish, hel
 
 def _operation(repository: Repository, whole: Contents, wish: Wish) -> provenance.Permitted:
     """Returns what of the operation in progress comes back in the worktree that is wanted."""
-    allowed = provenance.permitted(repository, whole.operation, wish.checkpoint.tree, trusted=False)
+    files = {} if wish.is_of_other_commit else whole.operation
+    allowed = provenance.permitted(repository, files, wish.checkpoint.tree, trusted=False)
     if provenance.would_move(allowed, wish.branch, wish.checkpoint.branch):
         return allowed._replace(files={}, left_out=(f"all of it, as it would move {wish.branch}",))
     return allowed

@@ -56,6 +56,7 @@ def resume(
             raise WorktreeError(f"{directory} is nowhere, as the current directory does not exist any more", hint=hint) from None
     repository = store.repository
     checkpoint, is_elsewhere = _from_here(store, checkpoint)
+    checkpoint, stand_in = manifest.with_commit(repository, checkpoint, None if is_driven else store.objects.head()[0])
     said = store.rules.read()
     newest = heads.newest(store.index, store.repository, checkpoint.run) if checkpoint.run is not None else None
     in_run = newest is not None and checkpoint.id == newest.id and _is_of_run(store, newest)
@@ -74,7 +75,7 @@ def resume(
     def rescue(there: Repository) -> None:
         leftover.record_leftover(store, there.git_dir, path)
 
-    wish = Wish(checkpoint, path, in_run=in_run, branch=branch, limits=said.limits, rescue=rescue)
+    wish = Wish(checkpoint, path, in_run=in_run, branch=branch, limits=said.limits, rescue=rescue, is_of_other_commit=stand_in is not None)
     opened = opener.open_worktree(repository, store.objects, wish)
     lacking = submodules.finish(store, opened.path, checkpoint, said.limits)
     if is_driven and lacking:
@@ -84,7 +85,7 @@ def resume(
         *moved,
         *opened.remarks,
         *([remark] if remark and opened.made else []),
-        *([is_elsewhere] if is_elsewhere and opened.made else []),
+        *([said for said in (is_elsewhere, stand_in) if said and opened.made]),
         *lacking,
     ]
     return replace(opened, remarks=tuple(remarks), behind=_behind(repository, opened.path, checkpoint) if in_run else None)

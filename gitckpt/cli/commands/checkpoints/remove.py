@@ -20,17 +20,22 @@ if TYPE_CHECKING:
 
 
 def remove(
-    ids: Annotated[list[str], typer.Argument(metavar="ID…", help="Checkpoints: ids, prefixes, revs or latest. Or runs: ids, prefixes.")],
-    force: Annotated[bool, typer.Option("--force", help="Remove also what another worktree made, without asking.")] = False,
+    ids: Annotated[
+        list[str] | None, typer.Argument(metavar="ID…", help="Checkpoints: ids, prefixes, revs or latest. Or runs: ids, prefixes.")
+    ] = None,
+    rewritten: Annotated[bool, typer.Option("--rewritten", help="Those of commits that git filter-repo has rewritten.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Remove without asking.")] = False,
 ) -> None:
     """Remove checkpoints by name, in the middle of a run too; or runs as a whole. Their objects are git's to collect.
 
     A run goes with its worktree, and stays where that holds what no checkpoint does, or somebody drives it.
     What another worktree made or started goes only after a question, or with --force.
     """
+    if bool(ids) == rewritten:
+        raise UsageError("name checkpoints or runs, or say --rewritten", hint="see which there are: git ckpt list")
     with open_store() as store:
-        runs, found = _meant(store, ids)
-        if not force:
+        runs, found = _rewritten(store, force=force) if rewritten else _meant(store, ids or [])
+        if not (force or rewritten):
             _require_consent(store, [*runs, *found])
         of_runs = {entry.id for run in runs for entry in store.list(Query(run=run))}
         stay: list[CkptError] = []
@@ -80,6 +85,32 @@ def _short(name: str) -> str:
     return f"run {name}" if is_run_id(name) else f"checkpoint {name[:SHORT]}"
 
 
+def _rewritten(store: Store, *, force: bool) -> tuple[list[str], list[str]]:
+    """Return the runs and the checkpoints to remove: of a run whose checkpoints all go, the run.
+
+    Raises:
+        UsageError: nobody is there to be asked, and `force` is not given.
+    """
+    entries = store.rewritten()
+    if not entries:
+        terminal.remark("no checkpoint is of a commit that git filter-repo has rewritten")
+        return [], []
+    lines = [f"{entry.id}  {entry.git_sha[:SHORT]}  {entry.run or entry.label}" for entry in entries]
+    if not force:
+        count = terminal.count(len(entries), "checkpoint")
+        if not terminal.may_ask():
+            for line in lines:
+                terminal.remark(line)
+            raise UsageError(f"{count} would go, and nobody is here to be asked", hint="git ckpt remove --rewritten --force")
+        said = terminal.ask(f"Remove {count}? [y/N] ", told=lines)
+        if said is None or said.lower() not in ("y", "yes"):
+            return [], []
+    gone = {entry.id for entry in entries}
+    named = {entry.run for entry in entries if entry.run is not None}
+    runs = {run for run in named if gone.issuperset(entry.id for entry in store.list(Query(run=run)))}
+    return _in_order(store, runs), [entry.id for entry in entries if entry.run not in runs]
+
+
 def tell_what_stays(store: Store, removed: Collection[str]) -> None:
     """Names the worktrees that were made from checkpoints, with the command that removes them: no work is removed unasked.
 
@@ -111,7 +142,9 @@ def _meant(store: Store, texts: list[str]) -> tuple[list[str], list[str]]:
             runs.add(run)
         else:
             found[store.find(text)] = None
-    if not runs:
-        return [], list(found)
-    # The youngest first: it may refer to an older one that is named, too, and would keep that.
-    return [each.run for each in sorted(store.runs(), key=lambda each: -each.started) if each.run in runs], list(found)
+    return _in_order(store, runs), list(found)
+
+
+def _in_order(store: Store, runs: Collection[str]) -> list[str]:
+    """Returns runs, the youngest first: it may refer to an older one that is named, too, and would keep that."""
+    return [each.run for each in sorted(store.runs(), key=lambda each: -each.started) if each.run in runs] if runs else []

@@ -178,7 +178,9 @@ def _print_stat(store: Store, checkpoint: Checkpoint) -> bool:
     try:
         stat = store.diff_commit(checkpoint, options=["--stat=100", "--no-ext-diff", "--no-relative"]).decode("utf-8", "replace")
     except WorktreeError as error:
-        terminal.warn(f"{error.message}: git ckpt resume cannot bring them back")
+        is_whole = checkpoint.tree is not None and checkpoint.git_sha in error.message
+        what = "the files of the checkpoint come back without it" if is_whole else "git ckpt resume cannot bring them back"
+        terminal.warn(f"{error.message}: {what}")
         return False
     except CkptError as error:  # git ends at what is damaged, and says what that is
         terminal.warn(f"{error.message}: see what else is damaged, and what can be mended: git ckpt verify --contents")
