@@ -22,7 +22,7 @@ class Syntax:
     Attributes:
         arguments: the parameters that are given by position.
         required: how many of these must be given.
-        words: instead, the parameter that takes all that is given by position; there must be something.
+        words: instead, the parameter that takes all that is given by position, at least `required`.
         flags: option → the parameter that becomes true.
         values: option → the parameter that becomes the next word.
         lists: option that may be given again → the parameter that has each next word.

@@ -6,7 +6,7 @@ import contextlib
 from collections.abc import Collection
 from types import NoneType
 
-from gitckpt.model.arguments import instances, require, require_callable, require_path, require_text
+from gitckpt.model.arguments import instances, require, require_callable, require_path, require_text, strings
 from gitckpt.model.errors import BusyError
 from gitckpt.store.checkpoints import Checkpoints
 
@@ -120,12 +120,20 @@ class Upkeep:
 
         return approval.forget(self._checkpoints.repository)
 
-    def verify(self, *, repair: bool = False, contents: bool = False, progress: Callable[[int, int], None] | None = None) -> Report:
+    def verify(
+        self,
+        *,
+        repair: bool = False,
+        contents: bool = False,
+        only: Collection[str] | None = None,
+        progress: Callable[[int, int], None] | None = None,
+    ) -> Report:
         """Looks at every checkpoint and all it needs.
 
         Args:
             repair: whether to mend what is derived, and objects whose content is elsewhere; no checkpoint and no worktree is ever changed.
             contents: whether to read every object of the repository.
+            only: full ids of checkpoints and of runs to look at; the history before their commits is passed over then.
             progress: told how many of how many objects were read, now and then.
 
         Raises:
@@ -137,7 +145,9 @@ class Upkeep:
         if repair:
             with contextlib.suppress(BusyError):  # what waits is no flaw
                 self._checkpoints.write_links()
-        return verification.verify(self._checkpoints, repair=repair, contents=contents, progress=progress)
+        if only is not None:
+            only = strings("only", only)
+        return verification.verify(self._checkpoints, repair=repair, contents=contents, only=only, progress=progress)
 
     def write_notes(self) -> bool:
         """Writes the links that wait into the notes by which `git log --notes=checkpoints` shows the checkpoints of each commit.

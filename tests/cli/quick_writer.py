@@ -70,10 +70,11 @@ def syntax_of(command: str, params: Sequence[Any]) -> Syntax:
             if is_text and each.nargs == 1 and not words and (not each.required or required == len(arguments)):
                 arguments.append(each.name)
                 required += each.required
-            elif is_text and each.nargs == -1 and each.required and not words and not arguments:
+            elif is_text and each.nargs == -1 and not words and not arguments:
                 words = each.name
+                required = int(each.required)
             else:
-                raise NotPlainError(f"{command}: {each.name} is neither a text nor the one list of texts that may not be left out")
+                raise NotPlainError(f"{command}: {each.name} is neither a text nor the one list of texts")
         elif each.required:
             raise NotPlainError(f"{command}: {each.name} is an option that must be given")
         elif each.is_flag and not each.secondary_opts and not each.count and _kind(each) is bool and each.default is False:

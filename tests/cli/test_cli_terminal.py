@@ -18,6 +18,7 @@ import pytest
 
 from gitckpt.cli.screen import terminal
 from gitckpt.cli.screen.audience import Terminal
+from gitckpt.git.process import git_executable
 from gitckpt.model.errors import UsageError
 from gitckpt.store.store import Store
 from tests import forked
@@ -174,6 +175,27 @@ def test_a_capture_that_takes_long_says_so(main_checkout: Checkout) -> None:
     code, said = on_terminal("save", at=main_checkout)
     assert code == 0
     assert "\r\x1b[K… capturing the files: 1s\r\x1b[K" in said
+
+
+@pytest.mark.parametrize("words", [["du"], ["verify"], ["expire", "--dry-run"], ["list"], ["doctor"]], ids=lambda words: words[0])
+def test_what_takes_longer_than_a_second_says_so_at_a_terminal_alone(
+    busy: Checkout, tmp_path: Path, spawn: Spawn, words: list[str]
+) -> None:
+    """Git answers late, once."""
+    slow, slept = tmp_path / "slow git", tmp_path / "slept"
+    waits = f"case \" $* \" in *' for-each-ref '*) [ -e '{slept}' ] || {{ : >'{slept}'; sleep 1.4; }};; esac"
+    slow.write_text(f"#!/bin/sh\n{waits}\nexec '{git_executable()}' \"$@\"\n")
+    slow.chmod(0o755)
+    (busy.main / ".git/ckpt/index.sqlite").unlink(missing_ok=True)
+    code, said = on_terminal(*words, at=busy, env={"GITCKPT_GIT": str(slow), "NO_COLOR": "1"})
+    assert code in (0, 1)  # doctor finds no hooks
+    assert slept.exists()
+    assert re.search("\r\x1b\\[K… [a-z, ]+: 1s\r\x1b\\[K", said), said
+    slept.unlink()
+    (busy.main / ".git/ckpt/index.sqlite").unlink(missing_ok=True)
+    done = spawn(*words, at=busy, env={"GITCKPT_GIT": str(slow)})
+    assert slept.exists()
+    assert "…" not in done.out + done.err
 
 
 @pytest.mark.parametrize("columns", [1, 2, 7, 12])

@@ -28,7 +28,8 @@ def saved(checkout: Checkout, save: Save) -> str:
 def test_nothing_is_wrong(ckpt: Ckpt, checkout: Checkout, saved: str) -> None:
     assert ckpt("verify", at=checkout) == Outcome(0, "", "looked at 1 checkpoint: nothing is wrong\n")
     assert ckpt("-q", "verify", "--repair", at=checkout) == Outcome(0, "", "")
-    assert ckpt("verify", "nonsense", at=checkout).code == 2
+    assert ckpt("verify", "nonsense", at=checkout).code == 12
+    assert ckpt("verify", "latest", "--contents", at=checkout).code == 2
 
 
 def test_no_checkpoints_are_fine(ckpt: Ckpt, main_checkout: Checkout) -> None:
@@ -52,6 +53,38 @@ def test_what_is_derived_is_repaired(ckpt: Ckpt, checkout: Checkout, saved: str)
     assert normal(done.out) == "".join(f"{line}\n    repaired\n" for line in lines)
     assert ckpt("verify", at=checkout) == Outcome(0, "", "looked at 1 checkpoint: nothing is wrong\n")
     assert checkout.refs(*layout.OWN) == before
+
+
+def test_only_what_is_named_is_looked_at(ckpt: Ckpt, checkout: Checkout, save: Save) -> None:
+    checkout.write("one", "1\n")
+    first = save(checkout)
+    checkout.write("two", "2\n")
+    second = save(checkout)
+    run = ckpt("save", "--phase", "a-complete", "--track", "work", at=checkout)
+    assert run.code == 0
+    place_of(checkout, checkout.git("rev-parse", f"refs/ckpt/trees/{second}:files/two")).unlink()
+    run_id = json.loads(ckpt("show", run.out.strip(), "--json", at=checkout).out)["run"]
+    checkout.git("update-ref", "-d", f"refs/ckpt/runs/{run_id}")
+    assert ckpt("verify", first, at=checkout) == Outcome(0, "", "looked at 1 checkpoint: nothing is wrong\n")
+    done = ckpt("verify", first, second, "--json", at=checkout)
+    found = json.loads(done.out)
+    assert (done.code, found["checked"]["checkpoints"]) == (1, 2)
+    assert [(each["code"], each["object"]) for each in found["findings"]] == [("objects-missing", f"refs/checkpoints/{second}")]
+    done = ckpt("verify", run_id, "--repair", at=checkout)
+    assert (done.code, done.err) == (0, "looked at 1 checkpoint: 2 findings, 2 repaired\n")
+    assert checkout.git("rev-parse", f"refs/ckpt/runs/{run_id}") == checkout.git("rev-parse", f"refs/checkpoints/{run.out.strip()}")
+
+
+def test_the_history_before_what_is_named_is_not_looked_at(ckpt: Ckpt, checkout: Checkout, save: Save) -> None:
+    checkout.commit("old", old="old\n")
+    place = place_of(checkout, checkout.git("rev-parse", "HEAD:old"))
+    checkout.git("rm", "--quiet", "old")
+    checkout.git("commit", "--quiet", "--message", "without")
+    checkout.write("new", "1\n")
+    made = save(checkout)
+    place.unlink()
+    assert ckpt("verify", at=checkout).code == 1
+    assert ckpt("verify", made, at=checkout).code == 0
 
 
 def test_contents_are_read_when_asked_for(ckpt: Ckpt, checkout: Checkout, save: Save) -> None:

@@ -75,7 +75,7 @@ def parse(syntax: options.Syntax, words: Sequence[str]) -> dict[str, Any] | None
             _note(found, syntax, option, value)
         else:
             return None
-    if syntax.words and not found.get(syntax.words):
+    if syntax.words and syntax.required and not found.get(syntax.words):
         return None
     if any(name not in found for name in syntax.arguments[: syntax.required]):
         return None

@@ -88,6 +88,7 @@ AFTER = {
         },
     ),
     "restore": options.Syntax(
+        required=1,
         words="id_and_paths",
         flags={
             "--index": "index",
@@ -251,6 +252,10 @@ AFTER = {
     ),
     "remove": options.Syntax(
         words="ids",
+        flags={
+            "--rewritten": "rewritten",
+            "--force": "force",
+        },
     ),
     "expire": options.Syntax(
         flags={
@@ -267,6 +272,7 @@ AFTER = {
         },
     ),
     "import": options.Syntax(
+        required=1,
         words="paths",
         flags={
             "--history": "history",
@@ -292,6 +298,7 @@ AFTER = {
     ),
     "notes": options.Syntax(),
     "verify": options.Syntax(
+        words="ids",
         flags={
             "--repair": "repair",
             "--contents": "contents",

@@ -29,10 +29,12 @@ class Verbosity:
     """What the options of every command say.
 
     Attributes:
+        shown: when a line of progress was shown that is still there, on the clock of `time.monotonic`; 0 for none.
         quiet: whether remarks are left out.
         is_asking: whether somebody is asked something, and no progress is shown over the question.
     """
 
+    shown = 0.0
     quiet = False
     is_asking = False
 
@@ -155,22 +157,26 @@ def out_bytes(data: bytes) -> None:
 def remark(line: str) -> None:
     """Tells a person something beside the result, unless `--quiet` was given."""
     if not Verbosity.quiet:
+        _clear()
         sys.stdout.flush()  # where both go to the same place, what was said first stands first
         sys.stderr.write(f"{_told(line)}\n")
 
 
 def explain(text: str) -> None:
     """Tells a person several lines on standard error, whatever `--quiet` says."""
+    _clear()
     sys.stderr.write(f"{_harmless_lines(text)}\n")
 
 
 def warn(line: str) -> None:
     """Warns on standard error, whatever `--quiet` says."""
+    _clear()
     sys.stderr.write(f"{_styled('warning:', _YELLOW, _has_colour(sys.stderr))} {_told(line)}\n")
 
 
 def fail(error: CkptError) -> int:
     """Prints an error with its candidates, where it has any, and hint; returns its exit code."""
+    _clear()
     sys.stderr.write(f"{_styled('error:', _RED, _has_colour(sys.stderr))} {_told(error.message)}\n")
     for candidate in getattr(error, "candidates", ()):
         sys.stderr.write(f"  {_told(candidate)}\n")
@@ -202,11 +208,19 @@ def live(data: bytes) -> None:
 def progress(line: str) -> None:
     """Shows a line that the next one replaces; only on a terminal, and not with `--quiet`."""
     import shutil
+    import time
 
     if sys.stderr.isatty() and not Verbosity.quiet and not Verbosity.is_asking:
         width = shutil.get_terminal_size().columns - 1
         sys.stderr.write(f"\r\033[K{harmless(line)[:width]}" if line else "\r\033[K")
         sys.stderr.flush()
+        Verbosity.shown = time.monotonic() if line else 0.0
+
+
+def _clear() -> None:
+    """Takes a line of progress away, before another one is written that stays."""
+    if Verbosity.shown:
+        progress("")
 
 
 class Waiting:
@@ -227,15 +241,20 @@ class Waiting:
         import time
 
         done, began = threading.Event(), time.monotonic()
+        own = 0.0
 
         def tell() -> None:
+            nonlocal own
             while not done.wait(_TICK):
+                if Verbosity.shown != own and time.monotonic() - Verbosity.shown < _TICK:
+                    continue  # whoever works says more
                 progress(f"… {self._what}: {time.monotonic() - began:.0f}s")
+                own = Verbosity.shown
 
         def stop() -> None:
             done.set()
             teller.join()
-            progress("")
+            _clear()
 
         teller = threading.Thread(target=tell, daemon=True)
         teller.start()

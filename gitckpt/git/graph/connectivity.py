@@ -45,13 +45,16 @@ class Lacking:
     complaint: str = ""
 
 
-def lacking(repository: Repository, objects: Objects, roots: Iterable[str], damaged: Collection[str] = ()) -> Lacking:
+def lacking(
+    repository: Repository, objects: Objects, roots: Iterable[str], damaged: Collection[str] = (), *, with_history: bool = True
+) -> Lacking:
     """Returns what is missing or damaged beneath commits and trees. The contents of blobs are not read.
 
     Args:
         roots: oids of commits and trees that are there, in any number; gone through more than once. Best in the order of their dates: what
             lots of them lead to is looked at one after the other, less what the end of the lot before does.
         damaged: objects that are known not to be readable.
+        with_history: whether the parents of commits are looked at as well.
     """
     if next(iter(roots), None) is None:
         return Lacking()
@@ -59,6 +62,7 @@ def lacking(repository: Repository, objects: Objects, roots: Iterable[str], dama
     # Without the commit-graph, by which git takes commits to be there that are not.
     words = [*LEAN, "-c", "core.commitGraph=false", "rev-list", "--objects", "--stdin"]
     words += ["--no-object-names"] if damaged else ["--quiet"]
+    words += [] if with_history else ["--no-walk=unsorted"]
     words.append("--exclude-promisor-objects" if promised else "--missing=print")
     lost = {oid.encode("ascii") for oid in damaged}
     found: list[bytes] = []
@@ -70,13 +74,14 @@ def lacking(repository: Repository, objects: Objects, roots: Iterable[str], dama
     complaint = None
     remaining, before = iter(roots), list[str]()
     while complaint is None and not found and (lot := list(islice(remaining, reachability.LOT))):
-        asked = chain(lot, (f"^{root}" for root in before))
+        asked = chain(lot, (f"^{root}" for root in before if with_history))
         done = repository.git.each_line(*words, take=look, data=reachability.lines_of(asked), ok=(0, 128))
         complaint = done.complaint if done.code else None
         before = lot[-reachability.END :]
     if complaint is None and not found:
         return Lacking()
-    walk = _Walk(repository, objects, roots, _promised(repository, objects) if promised else frozenset(), damaged)
+    sent = _promised(repository, objects) if promised else frozenset()
+    walk = _Walk(repository, objects, roots, sent, damaged, with_history=with_history)
     complaint = "" if walk.missing else (complaint or "").strip().rpartition("\n")[2].removeprefix("fatal: ")
     return Lacking(walk.found(), {oid: walk.paths(oid) for oid in walk.missing}, complaint)
 
@@ -89,7 +94,14 @@ class _Walk:
     """
 
     def __init__(
-        self, repository: Repository, objects: Objects, roots: Iterable[str], promised: Collection[str], damaged: Collection[str]
+        self,
+        repository: Repository,
+        objects: Objects,
+        roots: Iterable[str],
+        promised: Collection[str],
+        damaged: Collection[str],
+        *,
+        with_history: bool,
     ) -> None:
         self._objects = objects
         self._format = repository.object_format
@@ -97,6 +109,7 @@ class _Walk:
         self._promised = promised
         self._present = _present(repository).difference(damaged)
         self._cut = _cut(repository)
+        self._with_history = with_history
         self._referrers: dict[str, list[str]] = {}
         self.missing: set[str] = set()
         level = list(self._roots)
@@ -150,7 +163,7 @@ class _Walk:
                 self.missing.add(oid)
                 continue
             try:
-                references = list(_references(found, self._format, is_cut=oid in self._cut))
+                references = list(_references(found, self._format, is_cut=oid in self._cut or not self._with_history))
             except ValueError:  # it has the right oid, and was never whole
                 self.missing.add(oid)
                 continue

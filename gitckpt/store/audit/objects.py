@@ -6,7 +6,7 @@ And that these snapshots are such, and no more than anybody lists: those that we
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 
 from gitckpt.git.contents import bounds
 from gitckpt.git.contents.bounds import UnsoundSnapshot
@@ -39,24 +39,30 @@ _PLAIN = frozenset((b"files", b"index", b"raw", b"run", b"auto-merge"))
 """Entries of a snapshot of which only trees are looked at."""
 
 
-def audit(store: Checkpoints, evidence: Evidence, damage: Damage) -> list[Flaw]:
+def audit(store: Checkpoints, evidence: Evidence, damage: Damage, only: Collection[int] | None = None) -> list[Flaw]:
     """Returns the checkpoints that lack objects, and what else is wrong with the files of objects.
 
     Args:
         evidence: what there is.
         damage: of the files that objects lie in.
+        only: the places of those that are looked at, without the history before them; None for all, with it.
     """
-    lacking = connectivity.lacking(store.repository, store.objects, _Roots(evidence), damage.lost)
+    roots = _Roots(evidence, only)
+    lacking = connectivity.lacking(store.repository, store.objects, roots, damage.lost, with_history=only is None)
     flaws = [lasting("objects-unreadable", layout.OWN[1], lacking.complaint, "see what is wrong: git fsck")] if lacking.complaint else []
     lacks = lacking.samples or None in evidence.odd.values()
-    gone = {at: lost for at in evidence.places() if (lost := _gone(evidence.record(at), evidence))} if lacks else {}
+
+    def places() -> Iterable[int]:
+        return evidence.places() if only is None else sorted(only)
+
+    gone = {at: lost for at in places() if (lost := _gone(evidence.record(at), evidence))} if lacks else {}
     wanted = {oid: lacking.paths.get(oid, ()) for oid in {*damage.lost, *lacking.paths, *(oid for oids in gone.values() for oid in oids)}}
     found: Mapping[str, str] = {}
     if wanted:
         with Salvage(store.repository) as salvage:
             found = salvage.find(wanted, wanted)
     rewritten = rewrites.filtered(store.repository) if gone else {}
-    for at in evidence.places() if lacks else ():
+    for at in places() if lacks else ():
         record = evidence.record(at)
         own = gone.get(at, [])
         oids = list(dict.fromkeys([*own, *(oid for root in _roots(record, evidence) for oid in lacking.samples.get(root, ()))]))
@@ -125,11 +131,12 @@ class _Roots:
     """
 
     evidence: Evidence
+    only: Collection[int] | None = None
 
     def __iter__(self) -> Iterator[str]:
         last = ""
         table = self.evidence.table
-        for at in table.by_time():
+        for at in table.by_time() if self.only is None else sorted(self.only):
             commit = table.commit(at)
             if commit and commit != last and self.evidence.kind(layout.KEEP, commit) == KINDS[layout.KEEP]:
                 yield commit

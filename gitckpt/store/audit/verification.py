@@ -53,7 +53,14 @@ class _Look:
     flaws: Sequence[Flaw]
 
 
-def verify(store: Checkpoints, *, repair: bool = False, contents: bool = False, progress: Counted | None = None) -> Report:
+def verify(
+    store: Checkpoints,
+    *,
+    repair: bool = False,
+    contents: bool = False,
+    only: Collection[str] | None = None,
+    progress: Counted | None = None,
+) -> Report:
     """Looks at everything that gitckpt keeps in a repository. Safe beside others that write.
 
     Args:
@@ -63,6 +70,7 @@ def verify(store: Checkpoints, *, repair: bool = False, contents: bool = False, 
             document a fetch has replaced gets its own one back, where that is still there; no other is ever changed, none is deleted,
             and no worktree; git forgets one whose directory and checkpoint are gone, where nothing is lost by that.
         contents: whether to read every object of the repository.
+        only: ids of checkpoints and of runs: what is wrong with others is passed over, and so is the history before their commits.
         progress: told how many of how many objects were read.
 
     Raises:
@@ -70,7 +78,7 @@ def verify(store: Checkpoints, *, repair: bool = False, contents: bool = False, 
         GitError: git cannot read the repository.
     """
     damaged = integrity.damaged(store.repository, progress=progress) if contents else set()
-    found = _settled(store, damaged)
+    found = _settled(store, damaged, only)
     findings = {flaw.key: flaw.finding for flaw in found.flaws}
     tried: set[tuple[str, str, str]] = set()
     refused: Sequence[str] = ()
@@ -79,7 +87,7 @@ def verify(store: Checkpoints, *, repair: bool = False, contents: bool = False, 
     if repair and replaced:  # first: a stranger's documents say nothing about what to mend
         refused = mending.mend(store, replaced)
         tried |= {flaw.key for flaw in replaced}
-        found = _settled(store, damaged)
+        found = _settled(store, damaged, only)
         findings = {flaw.key: flaw.finding for flaw in (*replaced, *found.flaws)}
     left = {flaw.key for flaw in found.flaws}
     for number in range(_ROUNDS if repair else 0):
@@ -88,26 +96,27 @@ def verify(store: Checkpoints, *, repair: bool = False, contents: bool = False, 
             break
         refused = [*refused, *mending.mend(store, mendable)]
         tried |= {flaw.key for flaw in mendable}
-        found = _settled(store, integrity.damaged(store.repository, damaged & integrity.present(store.repository)) if damaged else damaged)
+        damaged = integrity.damaged(store.repository, damaged & integrity.present(store.repository)) if damaged else damaged
+        found = _settled(store, damaged, only)
         left = {flaw.key for flaw in found.flaws}
         findings |= {flaw.key: flaw.finding for flaw in found.flaws if flaw.key not in findings}
     report = [replace(finding, repaired=key not in left) for key, finding in findings.items() if key in left or key in tried]
     return Report(found.checked, report, refused)
 
 
-def _settled(store: Checkpoints, damaged: Collection[str]) -> _Look:
+def _settled(store: Checkpoints, damaged: Collection[str], only: Collection[str] | None) -> _Look:
     """Looks again while others write, and keeps what is found each time: a record in progress is no flaw."""
-    look = _look(store, damaged)
+    look = _look(store, damaged, only)
     for _ in range(_LOOKS - 1):
         if not look.flaws or inventory.list_refs(store.repository).digest == look.listing:
             break
-        again = _look(store, damaged)
+        again = _look(store, damaged, only)
         lasting = {flaw.key for flaw in look.flaws}
         look = replace(again, flaws=[flaw for flaw in again.flaws if flaw.key in lasting])
     return look
 
 
-def _look(store: Checkpoints, damaged: Collection[str]) -> _Look:
+def _look(store: Checkpoints, damaged: Collection[str], only: Collection[str] | None) -> _Look:
     damage = integrity.look(store.repository)
     tell_removals = Known(store.index).audit()
     found = inventory.gather(store)
@@ -115,10 +124,11 @@ def _look(store: Checkpoints, damaged: Collection[str]) -> _Look:
     plain: dict[str, str] = {}
     in_links, links = derived.links(store, found, driven, plain)
     in_worktrees, worktrees = audit_worktrees.audit(store, found)
+    places = _places(found, only) if only is not None else None
     flaws = [
         *found.flaws,
         *refs.audit(store.repository, found),
-        *objects.audit(store, found, replace(damage, lost=damage.lost | set(damaged))),
+        *objects.audit(store, found, replace(damage, lost=damage.lost | set(damaged)), places),
         *objects.snapshots(store, found),
         *runs.audit(store, found),
         *in_links,
@@ -127,7 +137,9 @@ def _look(store: Checkpoints, damaged: Collection[str]) -> _Look:
         *audit_keys.audit(store, found),
         *in_worktrees,
     ]
-    if not flaws:
+    if only is not None and places is not None:
+        flaws = _about(flaws, {*only, *(found.table.commit(at) for at in places)} - {""})
+    elif not flaws:
         tell_removals([name for name, _, _ in found.below(layout.KEEP)], plain)
     checked = {
         "checkpoints": len(found.table),
@@ -137,4 +149,18 @@ def _look(store: Checkpoints, damaged: Collection[str]) -> _Look:
         "leases": len(found.below(layout.LEASES)),
         "worktrees": worktrees,
     }
+    if places is not None:
+        checked = dict.fromkeys(checked, 0) | {"checkpoints": len(places)}
     return _Look(found.listing, checked, flaws)
+
+
+def _places(found: inventory.Evidence, only: Collection[str]) -> set[int]:
+    """Return where valid checkpoints stand that are named, or that are of a run that is."""
+    runs = found.runs()
+    named = {at for name in only if (at := found.table.find(name)) is not None and found.table.valid[at]}
+    return named.union(*(runs[name] for name in only if name in runs))
+
+
+def _about(flaws: Sequence[Flaw], names: Collection[str]) -> list[Flaw]:
+    """Return the flaws that speak of one of some checkpoints, runs or commits."""
+    return [flaw for flaw in flaws if any(name in flaw.finding.object or name in flaw.finding.sentence for name in names)]

@@ -55,7 +55,9 @@ def diff(
         new = rest[0] if rest else None
         if not state:
             options = _PATCH if binary else ["--stat"] if stat else []
-            terminal.out_patch(store.diff(old, new, paths=paths, options=options))
+            with terminal.Waiting("comparing files"):
+                patch = store.diff(old, new, paths=paths, options=options)
+            terminal.out_patch(patch)
         if new is not None and not paths and not stat and not binary:
             _print_states(store, old, new)
 

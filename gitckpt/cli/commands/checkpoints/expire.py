@@ -52,7 +52,8 @@ def expire(
             policy = replace(policy, keep_last=keep_last)
         gc.disable()  # to look for cycles among 100,000 checkpoints takes a second, and there are none
         try:
-            found = store.expire(policy, dry_run=dry_run, progress=terminal.progress)
+            with terminal.Waiting("deciding what expires"):
+                found = store.expire(policy, dry_run=dry_run, progress=terminal.progress)
         except KeyboardInterrupt:
             if not dry_run:
                 terminal.progress("")

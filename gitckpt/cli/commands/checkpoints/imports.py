@@ -41,8 +41,8 @@ def import_(
         work = importer.Importer(
             store, format=format_, phases=phases, history=history, fork=fork, dry_run=dry_run, progress=terminal.progress
         )
-        found = work.take(paths)
-        terminal.progress("")
+        with terminal.Waiting("importing"):
+            found = work.take(paths)
     is_done = any(each.status in (importer.IMPORTED, importer.KNOWN) for each in found)
     code = 1 if not is_done or any(each.status in (importer.FAILED, importer.REFUSED) for each in found) else 0
     if as_json:

@@ -62,11 +62,12 @@ def list_(
             since=times.now() - times.parse_age(since) if since is not None else None,
             limit=None if limit is None else limit + 1,
         )
-        found = store.list(query)
-        entries = found[:limit]
-        problems = store.problems()
-        changed = store.changed_files(entries)
-        replaced = store.replaced(entries)
+        with terminal.Waiting("reading checkpoints"):
+            found = store.list(query)
+            entries = found[:limit]
+            problems = store.problems()
+            changed = store.changed_files(entries)
+            replaced = store.replaced(entries)
         now = times.now()
     if as_json:
         report = {

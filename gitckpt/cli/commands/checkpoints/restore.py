@@ -52,14 +52,15 @@ def restore(
     with open_store(to_capture=True) as store:
         checkpoint = store.read(store.find(id_and_paths[0]))
         paths = [_from_top(store, path) for path in id_and_paths[1:]] or None
-        done = store.restore(
-            checkpoint,
-            paths,
-            index=index,
-            dry_run=dry_run,
-            announce=warn,
-            trust=trust,
-        )
+        with terminal.Waiting("restoring files"):
+            done = store.restore(
+                checkpoint,
+                paths,
+                index=index,
+                dry_run=dry_run,
+                announce=warn,
+                trust=trust,
+            )
         _print(done, warn, "undo", dry_run=dry_run, as_json=as_json)
 
 
@@ -77,7 +78,8 @@ def undo(
     warn = _Warnings()
     with open_store(to_capture=not list_) as store:
         if not list_:
-            done = store.undo(dry_run=dry_run, announce=warn)
+            with terminal.Waiting("restoring files"):
+                done = store.undo(dry_run=dry_run, announce=warn)
             _print(done, warn, "redo", dry_run=dry_run, as_json=as_json)
             return
         steps, cut_off = store.undo_steps(), store.is_cut_off()
@@ -100,7 +102,8 @@ def redo(
     """
     warn = _Warnings()
     with open_store(to_capture=True) as store:
-        done = store.redo(dry_run=dry_run, announce=warn)
+        with terminal.Waiting("restoring files"):
+            done = store.redo(dry_run=dry_run, announce=warn)
         _print(done, warn, "undo", dry_run=dry_run, as_json=as_json)
 
 

@@ -23,7 +23,7 @@ def doctor(
 
     Exits with 1 where something is wrong.
     """
-    with open_store() as store:
+    with open_store() as store, terminal.Waiting("looking at the installation"):
         diagnosis = store.examine()
     findings, facts = diagnosis.findings, dict(diagnosis.facts)
     if as_json:

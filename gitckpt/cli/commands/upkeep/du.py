@@ -54,7 +54,8 @@ def du(
     Piped, each line has tab-separated columns: what, which, how many, bytes, state.
     """
     with open_store() as store:
-        usage = store.usage()
+        with terminal.Waiting("measuring what checkpoints take"):
+            usage = store.usage()
         with contextlib.suppress(UsageError):  # which `doctor` tells of
             store.policy()  # tells, or asks, where gitckpt.toml loosens what is built in
     if as_json:

@@ -11,6 +11,6 @@ def notes() -> None:
 
     A checkpoint does so by itself where no other one has in the last minute, and so does the daily maintenance.
     """
-    with open_store() as store:
+    with open_store() as store, terminal.Waiting("writing notes"):
         is_written = store.write_notes()
     terminal.remark("the notes have every link by now" if is_written else "no link was waiting")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from gitckpt.cli.opening import open_store
 from gitckpt.cli.screen import terminal
+from gitckpt.model.errors import UsageError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -20,6 +21,7 @@ _SHOWN = 20
 
 
 def verify(
+    ids: Annotated[list[str] | None, typer.Argument(metavar="[ID…]", help="Only these checkpoints, or runs.")] = None,
     repair: Annotated[
         bool,
         typer.Option("--repair", help="Mend what is derived, or damaged with its content elsewhere; no checkpoint is changed or deleted."),
@@ -30,11 +32,13 @@ def verify(
     """Look at every checkpoint and all it needs: documents, refs, objects, runs, links, leases, worktrees, the index.
 
     Exits with 1 where something is wrong, and stays so. Contents of files are read with --contents.
+    Of the checkpoints and runs that are named, the history before their commits is not looked at.
     """
-    with open_store() as store:
-        report = store.verify(repair=repair, contents=contents, progress=_show)
-        if contents:
-            terminal.progress("")
+    if ids and contents:
+        raise UsageError("--contents reads all that the repository has", hint="leave it out, or the ids")
+    with open_store() as store, terminal.Waiting("looking at checkpoints, and what they need"):
+        only = [store.run_named(text) or store.find(text) for text in ids] if ids else None
+        report = store.verify(repair=repair, contents=contents, only=only, progress=_show)
     if as_json:
         _print_json(report)
     else:
