@@ -283,7 +283,10 @@ class Store(Supervision):
         return dict(ownership.made_from(self._checkpoints.repository, strings("checkpoint_ids", checkpoint_ids)))
 
     def rewritten(self) -> Sequence[Entry]:
-        """Returns the checkpoints of commits that `git filter-repo` has rewritten or dropped: they may hold what was to go with these."""
+        """Returns the checkpoints of commits that `git filter-repo` has rewritten.
+
+        They may hold what was to be purged.
+        """
         return self._checkpoints.rewritten()
 
     def remove(self, checkpoint_ids: Collection[str]) -> int:

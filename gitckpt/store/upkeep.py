@@ -133,7 +133,7 @@ class Upkeep:
         Args:
             repair: whether to mend what is derived, and objects whose content is elsewhere; no checkpoint and no worktree is ever changed.
             contents: whether to read every object of the repository.
-            only: full ids of checkpoints and of runs to look at; the history before their commits is passed over then.
+            only: full ids of checkpoints and runs to look at, without the history of their commits.
             progress: told how many of how many objects were read, now and then.
 
         Raises:

@@ -1,4 +1,4 @@
-"""`git ckpt remove --rewritten`: lets go of checkpoints whose commits `git filter-repo` has rewritten."""
+"""`git ckpt remove --rewritten`, after `git filter-repo`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Repositories of git-annex: worktrees open, and what git-annex keeps is not stored once more."""
+"""Repositories of git-annex: worktrees open, and nothing is stored twice."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ LOCKED, UNLOCKED, LATER = (bytes([number]) * 50_000 for number in (1, 2, 3))
 
 @pytest.fixture
 def annexed(main_checkout: Checkout) -> Checkout:
-    """A worktree with a locked and an unlocked file of git-annex, and one that is in git."""
+    """A worktree with a locked, an unlocked, and a plain file."""
     main_checkout.git("annex", "init", "--quiet", "here")
     main_checkout.write("locked.bin", LOCKED)
     main_checkout.git("annex", "add", "--quiet", "locked.bin")

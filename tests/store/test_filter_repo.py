@@ -1,4 +1,4 @@
-"""After `git filter-repo`: what is whole comes back without its commit, and what was purged can be let go."""
+"""After `git filter-repo`: files come back, and purged content can be let go."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ SECRET = "pw=geheim\n"
 
 
 def committed(here: Checkout) -> None:
-    """A commit with a secret and more, and one that has nothing but another secret."""
+    """Commit a secret with more, then another secret alone."""
     here.commit("both", secret=SECRET, work="1\n")
     here.commit("alone", **{"deep/secret": SECRET})
 

@@ -1,4 +1,4 @@
-"""The repository's own directory, whatever it is called, and bare repositories inside: neither captured nor touched."""
+"""Git's own directory of any name, and bare repositories, are left alone."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Files that git cannot turn into an object: kept byte for byte, or named, and never taken for unchanged."""
+"""Files that git cannot store are kept or named, never taken for unchanged."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def encoded(here: Checkout) -> None:
 
 
 def filtered(here: Checkout, name: str = "a.dat") -> Path:
-    """Has a required filter store only what begins with OK, and commits a file behind it."""
+    """Commit a file behind a required filter that takes only what begins with OK."""
     for key, value in {"clean": STRICT, "smudge": "cat", "required": "true"}.items():
         here.git("config", f"filter.strict.{key}", value)
     here.commit("rules", **{".gitattributes": "*.dat filter=strict\n", name: "OK\n", "other": "1\n"})

@@ -29,7 +29,7 @@ class Verbosity:
     """What the options of every command say.
 
     Attributes:
-        shown: when a line of progress was shown that is still there, on the clock of `time.monotonic`; 0 for none.
+        shown: when the line of progress was shown (`time.monotonic`); 0 for none.
         quiet: whether remarks are left out.
         is_asking: whether somebody is asked something, and no progress is shown over the question.
     """

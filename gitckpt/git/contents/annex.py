@@ -1,6 +1,7 @@
-"""Unlocked files of git-annex: git stores a pointer, and git-annex keeps what is in the file below `.git/annex/objects`.
+"""Read the content of unlocked git-annex files from `.git/annex/objects`.
 
-Its filter writes the pointer into the worktree as well, and a hook puts the content there. Our own calls run nobody's hooks.
+git stores a pointer for such a file. The filter of git-annex writes the pointer into the worktree,
+and a hook of git-annex then writes the content. Our own git calls run no hooks.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ def is_used(repository: Repository) -> bool:
 
 
 def held(repository: Repository, files: Mapping[bytes, tuple[str, int]]) -> set[bytes]:
-    """Return those of some files of which git-annex keeps the content here, so that the pointer is enough.
+    """Return the files whose content git-annex has in this repository.
 
     Args:
         repository: seen from the worktree.
@@ -53,7 +54,9 @@ def held(repository: Repository, files: Mapping[bytes, tuple[str, int]]) -> set[
 
 
 def populate(index: PrivateIndex, blobs: Mapping[bytes, str]) -> None:
-    """Put contents in the place of the pointers that git has written, as far as git-annex has them here.
+    """Replace the pointers that git has written by their contents.
+
+    A pointer stays where git-annex does not have the content here.
 
     Args:
         index: lists the files, and takes note of those that change.
@@ -89,8 +92,9 @@ def populate(index: PrivateIndex, blobs: Mapping[bytes, str]) -> None:
 def _place(repository: Repository, key: bytes) -> bytes | None:
     """Return where git-annex keeps the content of a key; None where it is not here.
 
-    Not asked of git-annex, which would look through the worktree first, and write into it. The directories are those of
-    https://git-annex.branchable.com/internals/hashing/: of two letters, or, in bare repositories, of three digits.
+    git-annex itself is not asked: it writes into the worktree before it answers. The directories
+    (two letters, three digits in bare repositories) are those of
+    https://git-annex.branchable.com/internals/hashing/.
     """
     digest = hashlib.md5(key, usedforsecurity=False).digest()
     number = int.from_bytes(digest[:4], "little")

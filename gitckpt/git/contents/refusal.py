@@ -127,7 +127,7 @@ def _failed_filter(complaint: str) -> str:
 
 
 def without_processes(drivers: Iterable[str]) -> list[str]:
-    """Return options with which git starts no process for some filters: it refuses each file if one is required."""
+    """Return options with which git starts no process for some filters."""
     return [word for name in sorted(drivers) for word in ("-c", f"filter.{name}.process=")]
 
 
@@ -144,7 +144,9 @@ def _not_starting(index: PrivateIndex, paths: Sequence[bytes]) -> set[str]:
 
 
 def filter_works(index: PrivateIndex, path: bytes, oid: str) -> bool:
-    """Tell whether the filter of a file takes what git stores of it: one that is not installed, or lacks its key, takes nothing.
+    """Tell whether the filter of a file takes what git stores of it.
+
+    A filter that is not installed, or has no key, takes nothing.
 
     Args:
         index: of the worktree.

@@ -44,9 +44,9 @@ _PAST = 10_000_000_000
 
 
 def failing(repository: Repository, error: GitError) -> set[str]:
-    """Return the filters by which git may have failed to write files; none where it failed for another reason.
+    """Return the filters by which git may have failed to write files.
 
-    It looks at files beside those as well, where these are as young as the index.
+    git also looks at other files, if they are as young as the index.
     """
     found = _FAILED.search(error.stderr)
     return {found[2]} if found else failing_filters(repository, error)

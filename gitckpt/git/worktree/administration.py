@@ -122,7 +122,7 @@ def repair(repository: Repository, path: str) -> None:
 
 
 def _name_in(dot_git: str, git_dir: str) -> None:
-    """Has the `.git` of a worktree name an administrative directory: as a link, where git-annex has made it one."""
+    """Let `.git` of a worktree name its directory; git-annex makes it a link."""
     scratch = os.path.join(git_dir, AWAY)
     if os.path.islink(dot_git) and os.lstat(dot_git).st_dev == os.lstat(git_dir).st_dev:
         link = f"{scratch}.{os.getpid()}.{os.urandom(4).hex()}"
@@ -201,7 +201,10 @@ def seen_from(repository: Repository, path: str) -> Repository | None:
 
 
 def named_by(path: str) -> str | None:
-    """Returns the administrative directory that a worktree's `.git` names, whether it is there or not; None where it names none."""
+    """Return the directory that `.git` of a worktree names; None for none.
+
+    The directory may be missing.
+    """
     dot_git = os.path.join(path, ".git")
     if os.path.islink(dot_git):  # git-annex makes one of the file
         return os.path.normpath(os.path.join(path, os.readlink(dot_git)))

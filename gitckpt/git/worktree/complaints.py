@@ -40,12 +40,12 @@ def is_corrupt(error: GitError) -> bool:
 
 
 def has_hung_up(error: GitError) -> bool:
-    """Tell whether git died because a filter process did not start; then it names neither filter nor file."""
+    """Tell whether git died as a filter process did not start; it names no file."""
     return _HUNG_UP in error.stderr
 
 
 def failing_filters(repository: Repository, error: GitError) -> set[str]:
-    """Return the required filters by which git may have failed to look at a file; none where it failed for another reason."""
+    """Return the required filters by which git may have failed to read a file."""
     return set(_CLEANING.findall(error.stderr)) or (process_filters(repository) if has_hung_up(error) else set())
 
 

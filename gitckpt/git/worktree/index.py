@@ -188,9 +188,10 @@ class PrivateIndex:
             os.unlink(f"{self.path}.lock")
 
     def edit(self, *args: str, data: bytes = b"", ok: Sequence[int] = (0,)) -> Completed:
-        """Runs a git command that writes this index and stores no file; without the filters that fail. Raises as `git`.
+        """Run a git command that writes this index and stores no file.
 
-        Whenever git writes an index, it looks at all files that are as young as the one before.
+        When git writes an index, it compares all files that are as young as the one before. Filters
+        that fail at that are switched off. Raises as `git`.
         """
         try:
             return self.run(*args, data=data, ok=ok)
@@ -243,7 +244,10 @@ class PrivateIndex:
         self.edit("update-index", "-q", "--refresh", ok=(0, 1))
 
     def look_at_young(self) -> None:
-        """Has git compare what is as young as this index, so that the next command, which writes it, does not. Raises as `git`."""
+        """Let git compare files as young as this index now, and not once more.
+
+        Raises as `git`.
+        """
         self.edit("update-index", "-q", "--refresh", "--force-write-index", ok=(0, 1))
         later = time.time() + _GRAIN / 1e9
         os.utime(self.path, (later, later))

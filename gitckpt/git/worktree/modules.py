@@ -69,14 +69,17 @@ def head_of(top: bytes) -> str | None:
 
 
 def own_directories(repository: Repository) -> list[bytes]:
-    """Return where a repository lies within its own worktree, relative to the top; its directory need not be called `.git`."""
+    """Return the directories of a repository that lie in its own worktree.
+
+    They need not be called `.git`. Paths are relative to the top.
+    """
     top = os.path.realpath(repository.worktree or os.curdir)
     places = {os.path.relpath(os.path.realpath(place), top) for place in (repository.git_dir, repository.common_dir)}
     return sorted(os.fsencode(place) for place in places if place.split(os.sep)[0] not in (os.curdir, os.pardir))
 
 
 def bare_above(top: bytes, paths: Iterable[bytes]) -> list[bytes]:
-    """Return the directories among those of some files that look like bare repositories, as git itself tells them.
+    """Return the directories of some files that look like bare repositories.
 
     Args:
         top: of the worktree, to which the paths are relative.

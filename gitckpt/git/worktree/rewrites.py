@@ -1,4 +1,4 @@
-"""What an amend, a rebase, `git am` or `git filter-repo` has done, and which commit took the place of which, as they note it themselves."""
+"""Read which commits an amend, a rebase, am or filter-repo has rewritten."""
 
 from __future__ import annotations
 
@@ -53,7 +53,10 @@ def branch(repository: Repository) -> str:
 
 
 def filtered(repository: Repository) -> dict[str, str]:
-    """Return the commits that `git filter-repo` has rewritten, each with the one in its place; "" for those that are gone."""
+    """Return the new commits by those that `git filter-repo` has rewritten.
+
+    "" stands for a commit that is gone.
+    """
     try:
         data = regular.content(os.path.join(repository.common_dir, "filter-repo", "commit-map"), _LARGEST_MAP, follow=False)
     except OSError:

@@ -45,7 +45,7 @@ def audit(store: Checkpoints, evidence: Evidence, damage: Damage, only: Collecti
     Args:
         evidence: what there is.
         damage: of the files that objects lie in.
-        only: the places of those that are looked at, without the history before them; None for all, with it.
+        only: places of the checkpoints to look at, without their history; None for all.
     """
     roots = _Roots(evidence, only)
     lacking = connectivity.lacking(store.repository, store.objects, roots, damage.lost, with_history=only is None)

@@ -70,7 +70,7 @@ def verify(
             document a fetch has replaced gets its own one back, where that is still there; no other is ever changed, none is deleted,
             and no worktree; git forgets one whose directory and checkpoint are gone, where nothing is lost by that.
         contents: whether to read every object of the repository.
-        only: ids of checkpoints and of runs: what is wrong with others is passed over, and so is the history before their commits.
+        only: ids of checkpoints and runs to look at, without the history before their commits.
         progress: told how many of how many objects were read.
 
     Raises:
@@ -155,7 +155,7 @@ def _look(store: Checkpoints, damaged: Collection[str], only: Collection[str] | 
 
 
 def _places(found: inventory.Evidence, only: Collection[str]) -> set[int]:
-    """Return where valid checkpoints stand that are named, or that are of a run that is."""
+    """Return the places of valid checkpoints that are named, or whose run is."""
     runs = found.runs()
     named = {at for name in only if (at := found.table.find(name)) is not None and found.table.valid[at]}
     return named.union(*(runs[name] for name in only if name in runs))

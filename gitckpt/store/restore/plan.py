@@ -69,7 +69,7 @@ class Plan:
     """Untracked files that stay, as nobody looked for any when the checkpoint was made."""
 
     untouched: list[bytes] = field(default_factory=list)
-    """Files that differ and stay, as no checkpoint holds what is in them, or as they lie in a repository."""
+    """Files that differ and stay: no checkpoint holds them, or a repository does."""
 
     rules_gone: list[bytes] = field(default_factory=list)
     """Those lines that remove attributes of which there is an entry alone: git would go by it when it writes other files."""

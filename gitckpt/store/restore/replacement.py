@@ -115,7 +115,9 @@ def take_out(index: PrivateIndex, absent: Collection[bytes], wanted: str) -> str
 
 
 def take_away(index: PrivateIndex, files: Mapping[bytes, str]) -> None:
-    """Removes files that git cannot compare with an entry, and would not replace; a checkpoint holds them.
+    """Remove files that git cannot convert, and so would not replace.
+
+    A checkpoint holds them.
 
     Args:
         index: has entries for them, which go as well.
@@ -235,7 +237,9 @@ def _take_note(index: PrivateIndex, paths: Collection[bytes], before: str, expec
 
 
 def _read(index: PrivateIndex, paths: Sequence[bytes], expected: str) -> None:
-    """Reads files into an index; one behind a filter that fails only where it is there as git stores it, else the entry stays.
+    """Read files into an index.
+
+    A file behind a filter that fails is read only if it is as git stores it. Else its entry stays.
 
     Args:
         index: lists them as they were.

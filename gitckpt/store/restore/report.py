@@ -34,7 +34,7 @@ class Restored:
         apart: what it means that the two are not the same, a sentence each, as it was told before the act; empty where they are,
             and where nothing was to be done.
         unfiltered: files that are there only as git stores them, because a filter fails; to restore them again completes them.
-        kept: files that stay as they are, as no checkpoint could hold what is in them: the reason by path.
+        kept: files that stay, as no checkpoint can hold their content: the reason by path.
     """
 
     checkpoint: str
@@ -49,7 +49,7 @@ class Restored:
 
 
 def kept_failure(kept: Mapping[bytes, str]) -> WorktreeError:
-    """Returns the error for files that a restore has left as they were; one at least."""
+    """Return the error for files that a restore has left as they were."""
     names = first_of([f"{quoted(path)} ({reason})" for path, reason in sorted(kept.items())])
     count = f"{len(kept)} files stay as they are" if len(kept) > 1 else "1 file stays as it is"
     hint = "make git able to read it (or move it away), then run the command again"

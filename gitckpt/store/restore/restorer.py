@@ -351,7 +351,7 @@ class _Restore:
         return make_plan(self._repository, *sides, self._paths, self._written, index=self._has_index, stays=self._stays)
 
     def _stays(self, path: bytes) -> bool:
-        """Tells whether a file is not touched: no checkpoint can hold it, or it lies in a repository."""
+        """Tell whether a file is not to be touched."""
         return path in self._unheld or modules.lies_in(path, self._apart)
 
     def _prepare(self, index: PrivateIndex, plan: Plan, before: str) -> str:

@@ -89,13 +89,13 @@ class Captured:
     """The objects of `files` that the tree of the commit may lack, where the capture knows them without looking."""
 
     as_is: Mapping[bytes, str] = field(default_factory=dict)
-    """Files that git cannot convert, held byte for byte in `files` as well as in `raw`: oids by path."""
+    """Files that git cannot convert: oids of their bytes by path."""
 
     unheld: Mapping[bytes, str] = field(default_factory=dict)
-    """Tracked files with content that is not held, each with the reason: `files` has what the index has of them."""
+    """Tracked files whose content is not held, with the reason; `files` has the staged content."""
 
     apart: Collection[bytes] = ()
-    """Directories of this repository and of bare ones, in which nothing is captured, and nothing is to be written."""
+    """Directories of repositories, in which nothing is captured or written."""
 
     unlisted: Collection[bytes] = ()
     """Paths of which the private index does not say what the files are, or that there are none."""
@@ -148,7 +148,7 @@ def capture_in(
     Args and errors: as `capture`, and:
         index: is open.
         also: untracked paths that are captured whatever `limits` or `.gitignore` say, where they exist.
-        keeps: tells of a tracked file that its required filter refuses whether its bytes are held all the same.
+        keeps: tells whether to hold a tracked file that its required filter refuses.
 
     Raises:
         DeadlinePassed: it took longer than `index` may.
@@ -367,7 +367,7 @@ class _Capture:
         return self._within_total(accepted)
 
     def _within_total(self, untracked: list[bytes]) -> list[bytes]:
-        """Return untracked files without the largest, where they are more together than they may be."""
+        """Leave the largest untracked files out if all are too large together."""
         most = self._limits.max_total_size
         if most is None:
             return untracked
@@ -411,7 +411,7 @@ class _Capture:
             self._take_refused(refused)
 
     def _take_refused(self, refused: Refused) -> None:
-        """Hold a file byte for byte that git cannot convert; list it where it cannot be held, or is not to be."""
+        """Hold the bytes of a file that git cannot convert, or list the file."""
         from gitckpt.git.contents import refusal
 
         path, reason = refused.path, f"git cannot store it: {refused.cause}"
@@ -432,7 +432,7 @@ class _Capture:
             self._omit(path, reason)
 
     def _hold_as_is(self, path: bytes) -> bool:
-        """Put the bytes of a file into the index as its blob, past git's conversions; tell whether they can be read."""
+        """Put the bytes of a file into the index; tell whether they can be read."""
         (data,) = raw_files.bytes_of(self._repository, [path])
         if data is None:
             return False
@@ -493,6 +493,6 @@ def _size(path: bytes) -> int:
 
 
 def _ours(seen: Survey) -> dict[bytes, tuple[bytes, bytes]]:
-    """Return mode and oid of what stands for each path in conflict: our side, or else theirs, or else what both come from."""
+    """Return mode and oid of our side of each conflict; else theirs, else the base."""
     entries = [entry.partition(b"\t") for stage in (1, 3, 2) for entry in seen.conflicts.get(stage, ())]
     return {path: (mode, oid) for about, _, path in entries for mode, oid in [about.split(b" ")]}

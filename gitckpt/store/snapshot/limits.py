@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 MB = 1000 * 1000
 
 _AUTOMATIC = 500 * MB
-"""Of untracked files together, for a capture that nobody asked for: it is made again and again, and what it stores stays for days."""
+"""In bytes, of all untracked files, for captures that are made again and again."""
 
 MORE_TIME = "to allow more time: git config ckpt.snapshotTimeout 5m"
 """What to do where the time for a snapshot did not suffice."""
@@ -111,7 +111,7 @@ class Limits:
     """In seconds; a snapshot that takes longer is given up."""
 
     max_total_size: int | None = None
-    """In bytes; of untracked files that are larger together, the largest are left out. None, as for what is asked for, sets no limit."""
+    """In bytes; the largest untracked files beyond it are left out. None sets no limit."""
 
     configured: Configured | None = field(default=None, compare=False, repr=False)
     """What git's configuration says of conversions, where it was read with these; None where it was not, and is to be asked."""
@@ -125,11 +125,11 @@ class Limits:
         require_seconds("timeout", self.timeout)
 
     def automatic(self) -> Limits:
-        """Returns what applies to a capture that nobody asked for: that of a hook, an autosave, or a step of an agent."""
+        """Return the limits of a capture by a hook, an autosave, or an agent's step."""
         return replace(self, max_total_size=_AUTOMATIC)
 
     def excess(self, sizes: Mapping[bytes, int]) -> list[bytes]:
-        """Returns the largest of some untracked files, without which the others are no larger together than they may be.
+        """Return the largest of some files, to be left out as all are too large.
 
         Args:
             sizes: by path.

@@ -126,15 +126,17 @@ def require_commit(repository: Repository, checkpoint: Checkpoint) -> None:
 
 
 def with_commit(repository: Repository, checkpoint: Checkpoint, head: str | None) -> tuple[Checkpoint, str | None]:
-    """Return a checkpoint as it can be brought back, and what to say of that: its commit may be gone, and its files whole.
+    """Return a checkpoint as it can be brought back, though its commit is gone.
 
-    Then it is of the commit that `git filter-repo` has put in the place of its own, or else of HEAD: that decides what is staged. Its
-    operation in progress is to be left out, as that is about commits that are gone.
+    The commit that `git filter-repo` has put in its place stands for it, or else HEAD. That decides
+    what is staged. The second value says so, for a person; None where the commit is there. Leave the
+    operation in progress out then, as it is about commits that are gone.
 
     Args:
         repository: seen from any worktree.
         checkpoint: what is to come back.
-        head: the commit that HEAD points to; "" for none. None where HEAD cannot stand for it, as nobody looks before work goes on.
+        head: the commit of HEAD, "" for none; None where HEAD must not stand for it, as nobody
+            looks at the worktree before work goes on.
 
     Raises:
         WorktreeError: its commit is missing, and nothing can stand for it.

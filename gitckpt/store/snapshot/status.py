@@ -52,7 +52,7 @@ class Survey:
     """Directories of other repositories."""
 
     apart: Collection[bytes] = ()
-    """Without a slash: those of them that are bare, and where the repository itself lies. Nothing in them is listed here."""
+    """The bare ones, and the repository's own directories, without a slash; nothing in them is listed."""
 
     vanished: dict[bytes, bytes] = field(default_factory=dict)
     """Those that are deleted, with the oids of their entries."""
@@ -232,7 +232,7 @@ def _read_status(out: bytes, found: Survey) -> None:
 
 
 def _set_apart(index: PrivateIndex, found: Survey, tracked: Collection[bytes]) -> None:
-    """Leave out what lies in git's own directory, by whatever name, and in bare repositories in which nothing is tracked."""
+    """Leave out git's own directories, and bare repositories without tracked files."""
     own = found.apart
     found.changed, found.deleted = ([path for path in paths if not modules.lies_in(path, own)] for paths in (found.changed, found.deleted))
     others = [path for path in found.untracked if not modules.lies_in(path, own)]

@@ -61,7 +61,7 @@ class Wish:
         in_run: whether it is the worktree of the checkpoint's run, rather than of this one checkpoint.
         branch: the branch that it shall be on; None for a detached HEAD.
         limits: what a capture leaves out, for the comparison at the end.
-        is_of_other_commit: whether another commit stands for its own, so that no operation in progress comes back.
+        is_of_other_commit: whether another commit stands for its own: no operation comes back.
         rescue: called with a worktree whose directory is gone, before git forgets it: records what is in no checkpoint.
     """
 

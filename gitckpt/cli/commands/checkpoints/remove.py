@@ -86,7 +86,9 @@ def _short(name: str) -> str:
 
 
 def _rewritten(store: Store, *, force: bool) -> tuple[list[str], list[str]]:
-    """Return the runs and the checkpoints to remove: of a run whose checkpoints all go, the run.
+    """Ask, and return the runs and checkpoints to remove.
+
+    A run whose checkpoints all go is removed as a whole.
 
     Raises:
         UsageError: nobody is there to be asked, and `force` is not given.
@@ -146,5 +148,5 @@ def _meant(store: Store, texts: list[str]) -> tuple[list[str], list[str]]:
 
 
 def _in_order(store: Store, runs: Collection[str]) -> list[str]:
-    """Returns runs, the youngest first: it may refer to an older one that is named, too, and would keep that."""
+    """Sort runs, the youngest first: a younger run may refer to an older one."""
     return [each.run for each in sorted(store.runs(), key=lambda each: -each.started) if each.run in runs] if runs else []
