@@ -69,13 +69,14 @@ def head_of(top: bytes) -> str | None:
 
 
 def own_directories(repository: Repository) -> list[bytes]:
-    """Return the directories of a repository that lie in its own worktree.
+    """Return the directories of a repository in its own worktree, but `.git`.
 
-    They need not be called `.git`. Paths are relative to the top.
+    git itself never lists `.git`, and refuses to write there. Paths are relative to the top.
     """
     top = os.path.realpath(repository.worktree or os.curdir)
     places = {os.path.relpath(os.path.realpath(place), top) for place in (repository.git_dir, repository.common_dir)}
-    return sorted(os.fsencode(place) for place in places if place.split(os.sep)[0] not in (os.curdir, os.pardir))
+    inside = (place for place in places if place.split(os.sep)[0] not in (os.curdir, os.pardir, ".git"))
+    return sorted(map(os.fsencode, inside))
 
 
 def bare_above(top: bytes, paths: Iterable[bytes]) -> list[bytes]:
