@@ -32,7 +32,8 @@ def remove(
     What another worktree made or started goes only after a question, or with --force.
     """
     if bool(ids) == rewritten:
-        raise UsageError("name checkpoints or runs, or say --rewritten", hint="see which there are: git ckpt list")
+        wrong = "--rewritten says itself which checkpoints go" if ids else "ID is missing"
+        raise UsageError(wrong, hint="see: git ckpt remove --help")
     with open_store() as store:
         runs, found = _rewritten(store, force=force) if rewritten else _meant(store, ids or [])
         if not (force or rewritten):
