@@ -20,6 +20,7 @@ from typing import Any, TypeGuard
 import pytest
 
 import gitckpt
+from gitckpt.cli.screen import terminal
 from gitckpt.durable.agent import dialect
 from gitckpt.durable.phases.loop.tests import choose
 from gitckpt.durable.steps.plan import tasks
@@ -45,9 +46,11 @@ SECONDS = 1.0
 """Of CPU time, for one text."""
 
 COMPUTED = {
+    "cli/screen/terminal.py live": [re.compile(f"[{terminal._UNSEEN}]")],
     "durable/agent/dialect.py _unknown": [dialect._unknown(("session", "conversation"))],
     "durable/agent/transcript.py set_aside": [re.compile(r"agent-(\d{1,9})\.log")],
     "git/config.py read": [re.compile(rf"^({attributes.SETTINGS})"), re.compile(r"^ckpt\.")],
+    "git/config.py places": [re.compile(r"^ckpt\.")],
     "model/format/budget.py _patterns": [*budget._patterns()],
     "store/secrets/detector.py _compiled": [],  # the rules
 }

@@ -70,7 +70,7 @@ def test_a_plain_call_of_every_day_pays_neither_for_typer_nor_for_other_commands
 
 
 @pytest.mark.parametrize(
-    "args", [["runs", "--json"], ["start", "a-run"], ["run", "ci", "--dry-run"], ["import", "."], ["expire", "-n", "--keep-last", "5"]]
+    "args", [["runs", "--json"], ["start", "a-run"], ["run", "ci", "--dry-run"], ["verify", "--json"], ["expire", "-n", "--keep-last", "5"]]
 )
 def test_no_plain_call_imports_what_the_parser_needs(spawn: Spawn, main_checkout: Checkout, args: list[str]) -> None:
     """From 0.29 on, Typer imports pydantic: 130 ms."""

@@ -273,7 +273,7 @@ class TestThePipelineHasChanged:
         assert stage.ckpt("run", "ci").code == 20
         run, before = stage.run(), stage.labels(stage.run())
         stage.pipeline(*phases)
-        assert stage.ckpt("resume") == (
+        assert stage.ckpt("resume", run) == (
             2,
             "",
             (
@@ -312,7 +312,7 @@ class TestThePlanHasChanged:
     def test_f7_an_edited_plan_is_noticed(self, stage: Stage, run: str) -> None:
         stage.checkout.write("plan.md", "second version\n")
         said = f"error: run {run} was started with something else: input 'plan' has changed"
-        refused = stage.ckpt("resume")
+        refused = stage.ckpt("resume", run)
         assert (refused.code, refused.err.splitlines()[0]) == (2, said)
         assert stage.ckpt("resume", "--accept-changes").code == 0
         assert self.read(stage) == "second version"

@@ -107,7 +107,7 @@ def test_forge_loads_a_run_that_was_born_here(done: int, how: str, branch: str, 
         checkpoint(
             run="20261124-120000-x",
             sequence=9,
-            phase=label,
+            label=label,
             errors=(error,) if label.endswith("-failed") else (),
             state={"branch": branch, **({"pr_number": number} if number else {})},
             pipeline=Pipeline(

@@ -56,7 +56,7 @@ def hostile(imports: Imports) -> Imports:
         (".env", "is not read: git ignores it"),
         ("local/plan.md", "is not read: git ignores it"),
         ("in.md", "is not read: git ignores it"),
-        ("id_rsa", "is not read: its name looks like a secret (id_*)"),
+        ("id_rsa", "is not read: its name looks like a secret (id_rsa*)"),
         ("out.md", "is not in the repository"),
         ("../outside.md", "is not in the repository"),
         (".git/config", "is not "),

@@ -185,7 +185,7 @@ def test_a_command_that_is_advised_can_be_pasted(main_checkout: Checkout, phase:
     main_checkout.git("update-ref", f"refs/ckpt/runs/{RUN}", oid)
     said = forked.git_ckpt("status", RUN, directory=main_checkout.path).out
     command = next(line for line in said.splitlines() if line.startswith("next")).removeprefix("next").strip()
-    assert called(command, main_checkout.path) == ["ckpt", "resume", RUN, "--from", phase]
+    assert called(command, main_checkout.path) == ["ckpt", "resume", RUN, "--from", phase, "--trust"]
     assert not (main_checkout.path / "owned").exists()
 
 
@@ -235,7 +235,7 @@ def test_an_advised_command_runs_no_branch(main_checkout: Checkout, shell: str) 
         made = forked.git_ckpt("save", directory=here.path).out.strip()
         here.git("checkout", "--quiet", "--force", "main")
         said = forked.git_ckpt("restore", made, directory=here.path)
-        command = said.err.partition("to be on the other one: ")[2].partition("\n")[0]
+        command = said.err.partition("to be there: ")[2].partition("\n")[0]
         assert called(command, here.path, shell) == ["switch", branch]
         here.git("checkout", "--quiet", "--force", "main")
     assert not any("owned" in path.name for path in here.path.iterdir())

@@ -64,7 +64,7 @@ def test_a_clean_worktree_is_not_stored_once_more(annexed: Checkout, make_store:
     with make_store(annexed) as store:
         made = store.save("a-complete", {})
         assert made.worktree is not None
-        assert (made.worktree.dirty, made.tree, made.worktree.converted) == (False, None, ())
+        assert (made.worktree.dirty, made.worktree.converted) == (False, ())
     assert sizes(annexed) < len(UNLOCKED)
 
 

@@ -31,11 +31,11 @@ def at_captures(monkeypatch: pytest.MonkeyPatch, act: Callable[[int], object], *
     really = capture.capture_in
     count = iter(range(1000))
 
-    def capture_in(*args: Any) -> object:
+    def capture_in(*args: Any, **how: Any) -> object:
         number = next(count)
         if before:
             act(number)
-        found = really(*args)
+        found = really(*args, **how)
         if not before:
             act(number)
         return found

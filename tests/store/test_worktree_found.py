@@ -88,7 +88,7 @@ class TestIgnoredFiles:
         made = store.save("a-complete", {})
         checkout.write(".gitignore", "*\n")
         checkout.write("README", "changed\n")
-        restorer.restore(inside(store), made, [b"README"])
+        restorer.restore(inside(store), made, [b"README"], index=True)
         assert (checkout.path / "README").read_text() == "hello\n"
 
     def test_inside_of_the_paths_come_back(self, store: Store, checkout: Checkout) -> None:
@@ -130,7 +130,7 @@ def test_an_entry_assumed_unchanged_becomes_one_in_conflict(store: Store, checko
     conflict = checkout.git("ls-files", "--stage")
     checkout.git("reset", "--quiet", "--hard")
     checkout.git("update-index", "--assume-unchanged", "README")
-    restorer.restore(inside(store), made, [b"README"])
+    restorer.restore(inside(store), made, [b"README"], index=True)
     assert checkout.git("ls-files", "--stage") == conflict
 
 

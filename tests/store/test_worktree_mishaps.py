@@ -307,7 +307,7 @@ class TestTheBranchOfARun:
         main_checkout.git("worktree", "add", "--quiet", str(main_checkout.path / "theirs/here"), "topic")
         main_checkout.path.rename(tmp_path / "elsewhere")
         opened = resume(inside(make_store(tmp_path / "elsewhere")), moved_on)
-        assert opened.remarks == ("HEAD is detached: the branch topic is checked out in another worktree",)
+        assert [each.partition(" in /")[0] for each in opened.remarks] == ["HEAD is detached: the branch topic is checked out"]
 
     @pytest.mark.parametrize("why", ["moved", "locked"])
     def test_not_free_where_the_directory_is_elsewhere(
@@ -320,12 +320,13 @@ class TestTheBranchOfARun:
         else:
             main_checkout.git("worktree", "lock", str(theirs))
             shutil.rmtree(theirs)
-        assert resume(inside(plain), moved_on).remarks == ("HEAD is detached: the branch topic is checked out in another worktree",)
+        remarks = resume(inside(plain), moved_on).remarks
+        assert [each.partition(" in /")[0] for each in remarks] == ["HEAD is detached: the branch topic is checked out"]
 
     @pytest.mark.sampled(2)
     @pytest.mark.parametrize(
         ("why", "said"),
-        [("checked out", "is checked out in another worktree"), ("moved", "is elsewhere by now"), ("deleted", "is gone")],
+        [("checked out", "is checked out in "), ("moved", "is elsewhere by now"), ("deleted", "is gone")],
     )
     def test_not_free(self, plain: Store, main_checkout: Checkout, moved_on: Checkpoint, tmp_path: Path, why: str, said: str) -> None:
         if why == "checked out":
@@ -336,7 +337,7 @@ class TestTheBranchOfARun:
             main_checkout.git("branch", "-D", "topic")
         before = main_checkout.refs("refs/heads")
         opened = resume(inside(plain), moved_on)
-        assert opened.remarks == (f"HEAD is detached: the branch topic {said}",)
+        assert opened.remarks[0].startswith(f"HEAD is detached: the branch topic {said}")
         there = Checkout(Path(opened.path))
         assert (there.git("branch", "--show-current"), there.git("rev-parse", "HEAD")) == ("", moved_on.git_sha)
         assert main_checkout.refs("refs/heads") == before

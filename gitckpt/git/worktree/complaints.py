@@ -24,7 +24,7 @@ _CHANGED = ("unstable object source data", "short read while indexing", "failed 
 _SIGBUS = 10 if sys.platform == "darwin" else 7  # importing `signal` takes as long as all else that a capture imports
 
 _CORRUPT = ("index file", "bad index", "bad signature", "sharedindex", "shared index", "index entry", "index version", "index uses")
-_CLEANING = re.compile(r"clean filter '(.*)' failed")
+_FAILING, _FAILED = "clean filter '", "' failed"
 _PROCESS = re.compile(r"^filter\.(.*)\.process$")
 _HUNG_UP = "the remote end hung up unexpectedly"
 
@@ -46,7 +46,9 @@ def has_hung_up(error: GitError) -> bool:
 
 def failing_filters(repository: Repository, error: GitError) -> set[str]:
     """Return the required filters by which git may have failed to read a file."""
-    return set(_CLEANING.findall(error.stderr)) or (process_filters(repository) if has_hung_up(error) else set())
+    lines = error.stderr.splitlines()
+    named = {line.partition(_FAILING)[2].rpartition(_FAILED)[0] for line in lines} - {""}
+    return named or (process_filters(repository) if has_hung_up(error) else set())
 
 
 def process_filters(repository: Repository) -> set[str]:

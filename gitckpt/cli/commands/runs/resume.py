@@ -7,7 +7,7 @@ import os
 from gitckpt.cli.opening import open_store
 from gitckpt.cli.screen import terminal
 from gitckpt.model import ids, times
-from gitckpt.model.errors import AmbiguousError, CkptError, UsageError
+from gitckpt.model.errors import AmbiguousError, CkptError, NotFoundError, UsageError
 from gitckpt.model.names import shell_word
 from gitckpt.model.runstate import COMPLETE, DRIVEN, rewinding_to
 from gitckpt.model.values import replace
@@ -126,12 +126,9 @@ def _meant(store: Store, *, no_run: bool) -> Checkpoint:
         AmbiguousError: several could be meant, and nobody can be asked; or only those of others.
         CkptError: the person at the terminal says no.
     """
-    from gitckpt.store.runs.summary import RESUMABLE
-
     here = [run for run in store.unfinished_runs() if store.is_ours(run.newest)]
     newest = [store.newest(run.run) for run in here]
-    begun = [each for each, run in zip(newest, here, strict=True) if run.status in RESUMABLE]
-    found = [each for each in begun if _has_pipeline(each)]
+    found = [each for each in newest if _has_pipeline(each)]
     found = found or [each for each in newest if not _has_pipeline(each)]
     if not found:
         return _driven_here(store) or _latest(store)
@@ -209,7 +206,14 @@ def _latest(store: Store) -> Checkpoint:
         what = "no unfinished run was started in this worktree; in others"
         hint = "name one: git ckpt resume RUN; for the newest checkpoint here: git ckpt resume latest"
         raise AmbiguousError(what, others, hint=hint)
-    return store.read(store.find(finder.LATEST))
+    try:
+        return store.read(store.find(finder.LATEST))
+    except NotFoundError:
+        complete = (run.run for run in store.runs() if run.status == COMPLETE)
+        run_id = next((run for run in complete if not store.made_elsewhere([run])), None)
+        if run_id is None:
+            raise
+        return store.newest(run_id)  # what follows says that it is complete
 
 
 def _require_ours(store: Store, checkpoint: Checkpoint, *, trusted: bool, fork: bool) -> None:
