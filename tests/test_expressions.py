@@ -31,6 +31,8 @@ from gitckpt.store.hooks.files import without_blocks
 from gitckpt.store.secrets import detector
 from gitckpt.store.secrets.rules import RULES
 
+pytestmark = pytest.mark.long
+
 PACKAGE = Path(gitckpt.__file__).parent
 EXEMPT = "gitckpt.git.worktree.grammar"
 """Its expressions are for captured operations, which are about to be removed."""

@@ -177,6 +177,7 @@ def test_a_capture_that_takes_long_says_so(main_checkout: Checkout) -> None:
     assert "\r\x1b[K… capturing the files: 1s\r\x1b[K" in said
 
 
+@pytest.mark.long(but=["list"])
 @pytest.mark.parametrize("words", [["du"], ["verify"], ["expire", "--dry-run"], ["list"], ["doctor"]], ids=lambda words: words[0])
 def test_what_takes_longer_than_a_second_says_so_at_a_terminal_alone(
     busy: Checkout, tmp_path: Path, spawn: Spawn, words: list[str]

@@ -14,6 +14,8 @@ from gitckpt.store.store import Store
 from tests.conftest import Checkout
 from tests.durable.stage import Stage, stage
 
+pytestmark = pytest.mark.long
+
 __all__ = ["stage"]
 
 WAYS = ["git commit --quiet --amend --message mended", "git add . && git commit --quiet --message mended", "git ckpt save"]

@@ -16,6 +16,8 @@ from gitckpt.durable.command.execution import DEADLINE, EXIT, IDLE_TIMEOUT, TIME
 from gitckpt.durable.command.watchdog import Watchdog
 from tests.durable.commanding import Runner, ends, pretend, runs
 
+pytestmark = pytest.mark.long
+
 STUBBORN = "trap '' TERM; sleep 60 & echo $! >pid; echo ready; wait"
 
 

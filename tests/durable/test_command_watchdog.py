@@ -23,6 +23,8 @@ from gitckpt.model.errors import BusyError, CkptError
 from tests.durable.cgroups import has_groups
 from tests.durable.commanding import SYSTEMS, Runner, comes, ends, marked, pretend, runs
 
+pytestmark = pytest.mark.long
+
 ROOT = Path(__file__).parents[2]
 DRIVER = f"""
 import os, sys

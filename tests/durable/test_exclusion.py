@@ -16,6 +16,8 @@ from gitckpt.store.store import inside
 from tests.durable.commanding import comes
 from tests.durable.stage import Stage, stage
 
+pytestmark = pytest.mark.long
+
 __all__ = ["stage"]
 
 

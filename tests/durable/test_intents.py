@@ -23,6 +23,8 @@ from gitckpt.store.store import Store, inside
 from tests.conftest import Checkout
 from tests.durable.conftest import Killed, checkpoints, die, git, go_on, labels, refuse_refs, require_one_line, take_over
 
+pytestmark = pytest.mark.long
+
 
 def transactions(log: Path) -> list[list[str]]:
     """Returns the refs of checkpoints that each transaction made, since a hook began to note them."""

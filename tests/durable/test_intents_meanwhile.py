@@ -25,7 +25,7 @@ from gitckpt.store.store import Store, inside
 from tests.conftest import Checkout
 from tests.durable.conftest import Killed, attempt_of, checkpoints, die, git, go_on, labels, refuse_refs, require_one_line, take_over
 
-pytestmark = pytest.mark.usefixtures("unhurried")
+pytestmark = [pytest.mark.usefixtures("unhurried"), pytest.mark.long]
 
 
 def noted(run: Run) -> Checkpoint:

@@ -24,7 +24,7 @@ from tests.durable.stage import Stage, Talk, stage
 
 __all__ = ["stage"]
 
-pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
+pytestmark = [pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc"), pytest.mark.long]
 
 WRITE = "while test -e $CALLS.pids; do echo $CKPT_ATTEMPT >>lines; sleep 0.01; done"
 TOOLS = {

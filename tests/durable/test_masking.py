@@ -13,6 +13,8 @@ from gitckpt.store.store import Store
 from tests import forked
 from tests.conftest import Checkout
 
+pytestmark = pytest.mark.long
+
 TOKEN = "ghp_" + "aB3dE6gH9jK2mN5pQ8rS1tU4vW7xY0zA2bC4"
 PIPELINE = """
 [pipelines.leak]

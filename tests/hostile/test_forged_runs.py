@@ -18,6 +18,8 @@ from tests.durable.stage import Stage, stage
 from tests.hostile import forger as attacks
 from tests.hostile.forger import FORGED, Forger
 
+pytestmark = pytest.mark.long
+
 __all__ = ["stage"]
 
 PHASES = ("review: echo reviewed", "test: make -s test", "build: make -s build")

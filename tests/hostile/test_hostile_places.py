@@ -17,7 +17,7 @@ import pytest
 from gitckpt.git.files import premises
 from gitckpt.git.lock import Lock
 from gitckpt.git.process import git_executable
-from gitckpt.model.errors import CkptError, UsageError, WorktreeError
+from gitckpt.model.errors import CkptError, WorktreeError
 from gitckpt.store.config import settings
 from gitckpt.store.retention.worktree import delete_directory
 from gitckpt.store.runs import run_files

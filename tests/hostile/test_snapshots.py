@@ -14,6 +14,8 @@ from tests.hostile.odd_snapshots import ODD, Maker
 from tests.store.test_capture_operations import two_sides
 from tests.store.verifying import look, told
 
+pytestmark = pytest.mark.long
+
 REFUSING = ("diff {}", "restore --dry-run {}", "restore {}", "resume {} --into there")
 OTHERS = ("list", "show {}", "doctor", "du", "expire --dry-run", "expire", "save -m x", "verify --contents")
 

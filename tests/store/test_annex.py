@@ -14,7 +14,7 @@ from gitckpt.store.worktrees.resumption import resume
 from tests.conftest import Checkout
 from tests.store.conftest import MakeStore
 
-pytestmark = pytest.mark.skipif(shutil.which("git-annex") is None, reason="git-annex is not installed")
+pytestmark = [pytest.mark.skipif(shutil.which("git-annex") is None, reason="git-annex is not installed"), pytest.mark.long]
 
 LOCKED, UNLOCKED, LATER = (bytes([number]) * 50_000 for number in (1, 2, 3))
 

@@ -16,6 +16,8 @@ from gitckpt.store.store import Store
 from tests.conftest import Checkout
 from tests.store.conftest import require_whole
 
+pytestmark = pytest.mark.long
+
 ROBBER = """\
 #!/bin/sh
 case " $* " in

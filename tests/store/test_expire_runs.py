@@ -31,6 +31,8 @@ from tests.store.conftest import MakeStore, require_whole, view
 from tests.store.killer import Killer, opened
 from tests.store.working import Work, driven_elsewhere
 
+pytestmark = pytest.mark.long
+
 ALL = Policy(everything=True, older_than=0, keep_last=0)
 
 

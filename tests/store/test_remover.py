@@ -23,6 +23,8 @@ from tests.dying import DyingGit
 from tests.store.conftest import ONE, RUN, THREE, TWO, MakeStore, notes, nth
 from tests.store.test_keep import age
 
+pytestmark = pytest.mark.long
+
 HEAD = f"refs/ckpt/runs/{RUN}"
 JOURNAL = ".git/ckpt/removing"
 Said = tuple[str, str, str]

@@ -20,6 +20,8 @@ from tests.conftest import Checkout
 from tests.damaging import KINDS, place_of, some, spoil, spoil_packed
 from tests.store.conftest import ONE, MakeStore, require_whole, view
 
+pytestmark = pytest.mark.long
+
 PLACES = ("files/new", "files/deep/changed", "files/deep/staged", "files/link", "files", "files/deep", "index/0", "index", "")
 
 

@@ -20,6 +20,8 @@ from tests.conftest import Checkout
 from tests.store.conftest import ONE, MakeStore
 from tests.store.verifying import look, require_left, told
 
+pytestmark = pytest.mark.long
+
 
 @pytest.fixture
 def opened(checkout: Checkout, make_store: MakeStore) -> Path:

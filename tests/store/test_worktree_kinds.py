@@ -16,6 +16,8 @@ from tests.store import kinds
 from tests.store.conftest import MakeStore, blob
 from tests.store.kinds import CELLS, KINDS, MANY_FILES, PLAIN, SUBMODULES, Cell
 
+pytestmark = pytest.mark.long
+
 
 @pytest.fixture
 def cell(request: pytest.FixtureRequest) -> Cell:
