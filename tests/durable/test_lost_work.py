@@ -20,6 +20,8 @@ from tests.durable.commanding import comes, ends
 from tests.durable.conftest import refuse_refs
 from tests.durable.stage import Stage, normal, stage
 
+pytestmark = pytest.mark.long
+
 __all__ = ["stage"]
 
 WAITS = 'echo $$ > "$CALLS.pid"; echo work > work; git add --intent-to-add work; until [ -e "$CALLS.go" ]; do sleep 0.05; done'

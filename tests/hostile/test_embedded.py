@@ -16,6 +16,8 @@ from gitckpt.store.store import Store
 from tests import forked
 from tests.conftest import Checkout
 
+pytestmark = pytest.mark.long
+
 CONFIG = """
 [core]
     repositoryFormatVersion = 1

@@ -23,6 +23,8 @@ from tests.conftest import Checkout
 from tests.store.conftest import MakeStore
 from tests.store.test_keep import age, held, kept, linked, lost, require_kept_without_its_branch, require_same_names
 
+pytestmark = pytest.mark.long
+
 
 def committed(checkout: Checkout, *parents: str, at: int) -> str:
     """Makes a commit that no ref leads to, so many minutes after the first; returns its oid."""

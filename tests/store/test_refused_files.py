@@ -15,6 +15,8 @@ from gitckpt.store.worktrees.resumption import resume
 from tests.conftest import Checkout
 from tests.store.conftest import Denied, MakeStore, blob
 
+pytestmark = pytest.mark.long
+
 BOM = b"\xff\xfe"
 GOOD, BROKEN = BOM + "größer\n".encode("utf-16-le"), b"\0an agent wrote \xff\n\0"
 STRICT = "f=$(mktemp); cat >$f; head -n 1 $f | grep -q ^OK; r=$?; cat $f; rm $f; exit $r"

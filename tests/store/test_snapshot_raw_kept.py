@@ -20,6 +20,8 @@ from tests.store.conftest import MakeStore
 from tests.store.test_snapshot_filters import stored
 from tests.store.test_snapshot_raw import CRLF, MIXED, configured, kept, seen, strip
 
+pytestmark = pytest.mark.long
+
 
 def converted(checkpoint: Checkpoint) -> tuple[str, ...]:
     assert checkpoint.worktree is not None

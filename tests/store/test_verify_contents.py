@@ -19,6 +19,8 @@ from tests.damaging import KINDS, place_of, some, spoil, spoil_packed
 from tests.store.conftest import ONE, MakeStore, require_whole
 from tests.store.verifying import look, told
 
+pytestmark = pytest.mark.long
+
 REPAIR = "git ckpt verify --repair"
 PLACES = ("files/new", "files/deep/changed", "files/deep/staged", "index/0/deep/staged", "files/link", "files/deep")
 
