@@ -252,8 +252,11 @@ def test_what_the_quick_door_understands_typer_understands_the_same(name: str, p
     if found is not None:
         context = typer_group().commands[name].make_context(name, list(words))
         parsed = {key: list(value) if isinstance(value, tuple) else value for key, value in context.params.items()}
-        parsed |= {each.name: parsed[each.name] or None for each in parameters(name) if getattr(each, "multiple", False)}
-        assert {**defaults(COMMANDS[name].load()), **found} == parsed
+        understood = {**defaults(COMMANDS[name].load()), **found}
+        for each in parameters(name):
+            if getattr(each, "multiple", False) or each.nargs == -1:
+                understood[each.name], parsed[each.name] = understood[each.name] or None, parsed[each.name] or None
+        assert understood == parsed
 
 
 @pytest.mark.turns("part")

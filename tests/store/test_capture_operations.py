@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
@@ -11,6 +12,7 @@ import pytest
 from gitckpt.git.objects.encoding import DIRECTORY, FILE, encode_tree
 from gitckpt.git.worktree import operation
 from gitckpt.model.errors import WorktreeError
+from gitckpt.store import roster
 from gitckpt.store.restore import restorer
 from gitckpt.store.runs.run_files import RunFiles
 from gitckpt.store.snapshot import manifest
@@ -456,6 +458,7 @@ class TestCapturedElsewhere:
         checkout.git("update-ref", f"refs/ckpt/trees/{made.id}", changed)
         blob = checkout.git("hash-object", "-w", "--stdin", data=f"{forged}\n")
         checkout.git("update-ref", f"refs/checkpoints/{made.id}", blob)
+        os.unlink(os.path.join(inside(store).repository.private_dir, roster.FILE))  # as where it was fetched
         read = store.read(made.id)
         opened = resumption.resume(inside(store), read)
         there = Checkout(Path(opened.path))

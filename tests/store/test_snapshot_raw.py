@@ -12,6 +12,7 @@ import pytest
 from gitckpt.git.contents.attributes import Configured
 from gitckpt.git.contents.bounds import UnsoundSnapshot
 from gitckpt.model.errors import BusyError, WorktreeError
+from gitckpt.store import roster
 from gitckpt.store.restore import exactness
 from gitckpt.store.restore.restorer import redo, restore, undo
 from gitckpt.store.snapshot import manifest
@@ -396,6 +397,7 @@ def forge(plain: Store, main_checkout: Checkout) -> Forge:
         document = here.git("hash-object", "-w", "--stdin", data=text)
         here.git("update-ref", f"refs/checkpoints/{made.id}", document)
         here.git("update-ref", f"refs/ckpt/trees/{made.id}", whole)
+        os.unlink(os.path.join(inside(plain).repository.private_dir, roster.FILE))  # as where it was fetched
         return made.id
 
     return make

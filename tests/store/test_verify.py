@@ -308,7 +308,7 @@ def test_an_index_that_says_something_else(filled: Checkout, monkeypatch: pytest
         path = os.path.join(inside(store).repository.private_dir, "index.sqlite")
     before = filled.refs()
     for damage, said in (
-        ("UPDATE entry SET phase = 'made-up' WHERE run IS NULL", f"{ONE} and one other"),
+        ("UPDATE entry SET label = 'made-up' WHERE run IS NULL", f"{ONE} and one other"),
         ("DELETE FROM entry", f"{ONE} and 3 others"),
         (f"UPDATE entry SET id = {blob(STRANGER)} WHERE id = {blob(TWO)}", f"{TWO} and one other"),
         (f"UPDATE entry SET git_sha = x'' WHERE id = {blob(FOUR)}", FOUR),
