@@ -120,7 +120,9 @@ SCENARIOS = {
             "import", "git ckpt -q import from | cut -f5 | sed 's/^/ack /'", f"mkdir from; cp {_SAMPLES}/*.json from; git ckpt -q save"
         ),
         Scenario(
-            "export", "git ckpt -q export latest --format rlm-act -o new/deep/file.json; echo wrote $(sha256sum new/deep/file.json)", _RAN
+            "export",
+            "mkdir -p new/deep; git ckpt -q export latest --format rlm-act -o new/deep/file.json; echo wrote $(sha256sum new/deep/file.json)",
+            _RAN,
         ),
         Scenario(
             "run with a file",

