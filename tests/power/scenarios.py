@@ -121,8 +121,8 @@ SCENARIOS = {
         ),
         Scenario(
             "export",
-            "mkdir -p new/deep; git ckpt -q export latest --format rlm-act -o new/deep/file.json; echo wrote $(sha256sum new/deep/file.json)",
-            _RAN,
+            "git ckpt -q export latest:any --format rlm-act -o new/deep/file.json; echo wrote $(sha256sum new/deep/file.json)",
+            f"{_RAN} mkdir -p new/deep",
         ),
         Scenario(
             "run with a file",
