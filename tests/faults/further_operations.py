@@ -186,11 +186,11 @@ FILE_OPERATIONS = (
     ),
     Operation(
         "export",
-        [*CKPT, "export", "@ID", "--format", "rlm-act", "--output", "to/here/"],
+        [*CKPT, "export", "@ID", "--format", "rlm-act", "--output", "here.json"],
         promises.exported,
         f"{_RAN} {_THE_RUN}",
         changes=_FILES,
-        again=("export", "@ID", "--format", "rlm-act", "--output", "to/here/"),
+        again=("export", "@ID", "--format", "rlm-act", "--output", "here.json"),
         ends_alike=True,
     ),
     Operation(
