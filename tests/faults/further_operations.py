@@ -186,20 +186,21 @@ FILE_OPERATIONS = (
     ),
     Operation(
         "export",
-        [*CKPT, "export", "@ID", "--format", "rlm-act", "--output", "here.json"],
+        [*CKPT, "export", "@ID", "--format", "rlm-act", "--output", "to/here/"],
         promises.exported,
-        f"{_RAN} {_THE_RUN}",
+        f"{_RAN} {_THE_RUN}; mkdir to",
         changes=_FILES,
-        again=("export", "@ID", "--format", "rlm-act", "--output", "here.json"),
+        again=("export", "@ID", "--format", "rlm-act", "--output", "to/here/"),
         ends_alike=True,
     ),
     Operation(
         "export-over",
-        [*CKPT, "export", "@ID", "--format", "rlm-act", "--force", "--output", "file.json"],
+        [*CKPT, "export", "@ID", "--format", "rlm-act", "--force", "--output", "out"],
         promises.exported,
-        f"{_RAN} {_THE_RUN}; echo old >file.json",
+        f'{_RAN} {_THE_RUN}; git ckpt -q export "$(cat "$BESIDE/id")" --format rlm-act -o out >/dev/null; '
+        "for file in out/*; do echo old >$file; done",
         changes=_FILES,
-        again=("export", "@ID", "--format", "rlm-act", "--force", "--output", "file.json"),
+        again=("export", "@ID", "--format", "rlm-act", "--force", "--output", "out"),
         ends_alike=True,
     ),
     Operation(
