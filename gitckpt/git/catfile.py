@@ -28,6 +28,10 @@ _UNREADABLE = (*_MALFORMED, " is corrupt", "from promisor remote")
 """The same, where a tree on the way is damaged, or the object is one that a partial clone lacks."""
 
 
+_DAMAGED = ("fatal: ", "error: ")
+"""What git says when it ends within the contents of a damaged object; one that was killed says nothing."""
+
+
 class CatFile:
     """Reads through one process, started at the first question."""
 
@@ -141,6 +145,7 @@ class CatFile:
                             break
                         data = child.read(size + 1)
                         if len(data) != size + 1:  # git ends at a damaged object; the rest is asked of another one
+                            _ended(child, unless=_DAMAGED)
                             yield None
                             break
                         found = oid, kind, data[:-1]

@@ -155,6 +155,27 @@ class TestItsEnd:
         monkeypatch.undo()
         assert len(list(cat_file.contents(["HEAD"] * 400))) == 400
 
+    def test_an_object_is_not_missing_because_its_reader_was_killed(
+        self, main_checkout: Checkout, cat_file: CatFile, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        large = main_checkout.git("hash-object", "-w", "--stdin", data="more than a pipe holds\n" * 100_000)
+        really = cat_file._standby.take
+
+        def take() -> Child:
+            child = really()
+            read = child.read
+
+            def killed(size: int) -> bytes:
+                os.kill(child.pid, signal.SIGKILL)
+                return read(size)
+
+            monkeypatch.setattr(child, "read", killed)
+            return child
+
+        monkeypatch.setattr(cat_file._standby, "take", take)
+        with pytest.raises(CkptError, match=r"^git cat-file ended unexpectedly$"):
+            list(cat_file.contents([large]))
+
     def test_a_damaged_object_among_thousands_is_none_and_the_rest_is_read(self, main_checkout: Checkout, cat_file: CatFile) -> None:
         good, bad = main_checkout.git("rev-parse", "HEAD"), main_checkout.git("hash-object", "-w", "--stdin", data="to be damaged\n")
         file = main_checkout.path / ".git" / "objects" / bad[:2] / bad[2:]
