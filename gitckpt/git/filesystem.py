@@ -75,6 +75,8 @@ def names_in(directory: str) -> list[str]:
     """
     try:
         return sorted(os.listdir(directory))
+    except (FileNotFoundError, NotADirectoryError):  # also where it comes into being this moment
+        return []
     except OSError:
         if os.path.isdir(directory):
             raise

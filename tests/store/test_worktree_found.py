@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import os
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
+from gitckpt.git.worktree import administration
+from gitckpt.store.records.owner import Owner
 from gitckpt.store.restore import restorer
 from gitckpt.store.store import Store, inside
-from gitckpt.store.worktrees import resumption
+from gitckpt.store.worktrees import ownership, resumption
 from tests.conftest import Checkout
 from tests.store.conftest import MakeStore, view
 from tests.store.worktree_model import Place
@@ -146,3 +149,17 @@ def test_attributes_that_came_after_the_file(store: Store, checkout: Checkout) -
     assert (checkout.path / "a.txt").read_bytes() == b"one\r\ntwo\r\n"
     opened = resumption.resume(inside(store), made)
     assert (Path(opened.path) / "a.txt").read_bytes() == b"one\r\ntwo\r\n"
+
+
+def test_a_worktree_that_another_process_makes_is_not_the_run_s_yet(store: Store, checkout: Checkout, tmp_path: Path) -> None:
+    made = store.save("a-complete", {})
+    half = tmp_path / f"{ownership.BEING_MADE}0a1b2c3d" / "20261127-login"
+    checkout.git("worktree", "add", "--quiet", "--detach", str(half))
+    there = administration.seen_from(inside(store).repository, str(half))
+    assert there is not None
+    with closing(there):
+        ownership.write_owner(there, Owner(made.id, "20261127-login"))
+    assert ownership.of_runs(inside(store).repository) == {}
+    half.rename(tmp_path / half.name)
+    administration.repair(inside(store).repository, str(tmp_path / half.name))
+    assert ownership.of_runs(inside(store).repository) == {"20261127-login": str(tmp_path / half.name)}

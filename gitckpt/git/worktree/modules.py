@@ -294,9 +294,10 @@ def claim(kept: Repository, top: str) -> None:
 
 
 def _link(kept: Repository, top: str) -> None:
-    """Make the place of a submodule name its repository."""
+    """Make the place of a submodule name its repository. A kill leaves nothing there: only an empty place is taken for one."""
     way = os.path.relpath(os.path.realpath(kept.git_dir), os.path.realpath(top))
-    atomic.write(os.path.join(top, ".git"), os.fsencode(f"gitdir: {way}\n"))
+    scratch = os.path.join(kept.git_dir, administration.AWAY)
+    atomic.write(os.path.join(top, ".git"), os.fsencode(f"gitdir: {way}\n"), scratch=scratch)
 
 
 def checked_out_at(repository: Repository, kept: Repository) -> bytes | None:

@@ -26,7 +26,9 @@ def audit(store: Checkpoints, evidence: Evidence) -> tuple[list[Flaw], int]:
     """Returns what is wrong with worktrees, and how many there are of ours."""
     repository = store.repository
     root = resumption.known_root(repository)
-    ours = [(git_dir, path) for git_dir, path in administration.registered(repository) if _is_ours(git_dir) and scaffold.PREFIX not in path]
+    ours = [
+        (git_dir, path) for git_dir, path in administration.registered(repository) if _is_ours(git_dir) and ownership.BEING_MADE not in path
+    ]
     flaws = [flaw for git_dir, path in ours if (flaw := _of_one(store, git_dir, path, evidence, root)) is not None]
     for directory in scaffold.abandoned(repository):
         sentence = "whoever made a worktree there was killed; git gc may fail as long as git keeps it"
@@ -38,7 +40,7 @@ def audit(store: Checkpoints, evidence: Evidence) -> tuple[list[Flaw], int]:
         path = os.path.join(root or "", name)
         if os.path.realpath(path) in told:
             continue
-        if not name.startswith(scaffold.PREFIX) and os.path.isdir(path) and not _is_registered(repository, path):
+        if not name.startswith(ownership.BEING_MADE) and os.path.isdir(path) and not _is_registered(repository, path):
             cure = f"git ckpt resume {shell_word(name)}, if it is the worktree of that; if not, move it elsewhere"
             flaws.append(lasting("worktree-unregistered", path, "git knows no worktree there", cure))
     return flaws, len(ours)

@@ -253,7 +253,7 @@ def _leftovers(repository: Repository, roots: Collection[str]) -> dict[str, tupl
     due = sweep.left_files(repository)
     found = {path: (sweep.kind_of(path), path in due) for path in sweep.scratch_files(repository)}
     for root in roots:
-        found |= dict.fromkeys(scaffold.half_made(root), (f"{scaffold.PREFIX}*", False))
+        found |= dict.fromkeys(scaffold.half_made(root), (f"{ownership.BEING_MADE}*", False))
     # A scaffold may lie where no worktree is any more, so that only the note of its removal names it.
     for path in worktree.half_removed(repository):
         kind = found.get(path, (f"ckpt/{os.path.basename(path).partition('.')[0]}.*", True))[0]

@@ -26,6 +26,10 @@ LOCK_REASON = "gitckpt"
 """Begins the reason for which our worktrees are locked, before the id of a run or a checkpoint: `git worktree prune` shall leave them."""
 
 
+BEING_MADE = ".making-"
+"""Begins the name of the directory in which a worktree is made, beside the place to which it is moved when it is complete."""
+
+
 owner_in = owners.owner_in
 
 
@@ -70,6 +74,8 @@ def of_run(repository: Repository, run: str, at: str) -> str | None:
 
 def _of_runs(repository: Repository) -> Iterator[tuple[str, str]]:
     for git_dir, path in registered(repository):
+        if os.path.basename(os.path.dirname(path)).startswith(BEING_MADE):  # another process is about to move it
+            continue
         there, named = owner_in(git_dir), named_by(path)
         if there is not None and there.run is not None and named is not None and os.path.realpath(named) == os.path.realpath(git_dir):
             yield there.run, path

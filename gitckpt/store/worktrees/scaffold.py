@@ -12,19 +12,17 @@ from gitckpt.git.lock import Lock
 from gitckpt.git.repository import Repository
 from gitckpt.git.worktree import administration
 from gitckpt.store.worktrees import ownership
-
-PREFIX = ".making-"
-"""Begins the name of such a directory."""
+from gitckpt.store.worktrees.ownership import BEING_MADE
 
 
 def half_made(root: str) -> list[str]:
     """Returns the files and directories of worktrees that are being made below a directory, or were when somebody was killed."""
-    return [os.path.join(root, name) for name in names_in(root) if name.startswith(PREFIX)]
+    return [os.path.join(root, name) for name in names_in(root) if name.startswith(BEING_MADE)]
 
 
 def sweep(repository: Repository, root: str) -> None:
     """Removes what killed processes left half made; whoever still works on one holds its lock."""
-    for name in {name.removesuffix(".lock") for name in names_in(root) if name.startswith(PREFIX)}:
+    for name in {name.removesuffix(".lock") for name in names_in(root) if name.startswith(BEING_MADE)}:
         directory = os.path.join(root, name)
         with Lock(f"{directory}.lock", 0) as is_left:
             if is_left:
@@ -42,7 +40,7 @@ def abandoned(repository: Repository) -> list[str]:
     found = set()
     for git_dir, place in administration.registered(repository):
         directory = os.path.dirname(place)
-        if ownership.is_locked_by_us(git_dir) and os.path.basename(directory).startswith(PREFIX) and not _is_held(f"{directory}.lock"):
+        if ownership.is_locked_by_us(git_dir) and os.path.basename(directory).startswith(BEING_MADE) and not _is_held(f"{directory}.lock"):
             found.add(directory)
     return sorted(found)
 
@@ -72,7 +70,7 @@ def _is_held(lock: str) -> bool:
 def around(repository: Repository, path: str) -> Iterator[str]:
     """Yields where the worktree of a path is made, beside it; what is left there in the end goes."""
     root, name = os.path.split(path)
-    directory = os.path.join(root, f"{PREFIX}{os.urandom(4).hex()}")
+    directory = os.path.join(root, f"{BEING_MADE}{os.urandom(4).hex()}")
     with Lock(f"{directory}.lock", 0):
         try:
             yield os.path.join(directory, name)
