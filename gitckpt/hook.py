@@ -10,7 +10,7 @@ import os
 import sys
 
 from gitckpt.git.process import detach, environment
-from gitckpt.model.errors import CkptError, WorktreeError
+from gitckpt.model.errors import CkptError, UsageError, WorktreeError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from gitckpt.git.repository import Repository
 
-MAINTAIN, PACK = "maintain", "pack"
+MAINTAIN, PACK, KEEP_UP = "maintain", "pack", "keep-up"
 DAY = 86400
 _PHASE, _WITHOUT_FILES = "commit-complete", "commit-partial"
 _DEFERRING = ("rebase", "am", "bisect")
@@ -63,10 +63,12 @@ def main(argv: Sequence[str]) -> int:
             maintenance.work(repository, only_pack=event == PACK)
         elif event == _GC:
             _start_maintenance(repository)
+        elif event == KEEP_UP:
+            _follow_up(repository, event, "")
         elif _is_due(repository, event, argv[1:]):
             if event == "post-rewrite":
                 _carry_links(repository, argv[1:])  # before the record writes them, as git has copied the notes already
-            checkpoint_id = _record(repository, event)
+            checkpoint_id = _record(repository, event, *argv[1:2] if event == "post-commit" else ())
             failed = "the checkpoint is recorded; what follows it was not done"
             _follow_up(repository, event, checkpoint_id)
         elif event == "post-rewrite":
@@ -129,8 +131,13 @@ def _is_last_patch(repository: Repository, under_way: str | None, _: str) -> boo
 _ENDS = {"post-commit": _is_commit, "post-merge": _is_merge, "post-applypatch": _is_last_patch, "post-rewrite": _is_rebase}
 """Event at which a checkpoint is recorded → tells whether it ends something, by what is under way and what git passed to the hook."""
 _GC = "pre-auto-gc"
-_KNOWN = (*_ENDS, _GC, MAINTAIN, PACK)
-_FAILURES = {MAINTAIN: "maintenance failed", PACK: "refs were not packed", _GC: "maintenance was not started"}
+_KNOWN = (*_ENDS, _GC, MAINTAIN, PACK, KEEP_UP)
+_FAILURES = {
+    KEEP_UP: "maintenance was not started",
+    MAINTAIN: "maintenance failed",
+    PACK: "refs were not packed",
+    _GC: "maintenance was not started",
+}
 
 
 def _here() -> Repository:
@@ -184,7 +191,7 @@ def _branch(repository: Repository, event: str) -> str | None:
     return target.removeprefix("refs/heads/") if target.startswith("refs/heads/") else None
 
 
-def _record(repository: Repository, event: str) -> str:
+def _record(repository: Repository, event: str, revision: str = "HEAD") -> str:
     from gitckpt.git.objects.plumbing import Plumbing
     from gitckpt.git.refs import Refs
 
@@ -197,9 +204,9 @@ def _record(repository: Repository, event: str) -> str:
     from gitckpt.store.records import layout
     from gitckpt.store.records.recorder import Proposal, Recorder
 
-    head = next(repository.cat_file.contents(["HEAD"]))
+    head = next(repository.cat_file.contents([revision]))
     if head is None:
-        raise CkptError("HEAD points to no commit")
+        raise CkptError(f"{revision} points to no commit")
     commit, _, text = head
     repository.object_format = "sha256" if len(commit) == 64 else "sha1"
     message = document.message_of(_subject(text)) or None
@@ -209,9 +216,12 @@ def _record(repository: Repository, event: str) -> str:
     if repository.is_linked:
         refs.warm_up()
     now = times.now()
+    checkpoint_id = ids.of_commit(commit) if event == "post-commit" else ids.new_id()
+    if event == "post-commit" and repository.cat_file.info(layout.CHECKPOINTS + checkpoint_id) is not None:
+        return checkpoint_id  # another hook recorded this commit
     fields: dict[str, Any] = {
         "version": document.VERSION,
-        "id": ids.new_id(),
+        "id": checkpoint_id,
         "phase": _PHASE,
         "timestamp": times.to_text(now),
         "git_sha": commit,
@@ -220,8 +230,12 @@ def _record(repository: Repository, event: str) -> str:
         "message": message,
         "errors": [],
     }
-    Recorder(repository, objects, refs).record(Proposal(fields, None), now)
-    return str(fields["id"])
+    try:
+        Recorder(repository, objects, refs).record(Proposal(fields, None), now)
+    except UsageError:
+        if repository.cat_file.info(layout.CHECKPOINTS + checkpoint_id) is None:
+            raise
+    return checkpoint_id
 
 
 def _clear(repository: Repository, event: str, path: str) -> bool:

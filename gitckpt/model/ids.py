@@ -24,6 +24,17 @@ _MAX_SLUG = 50
 _MAX_RUN_ID = 200  # a file name has at most 255 bytes, and git appends ".lock"
 
 
+def of_commit(oid: str) -> str:
+    """Return the id of the checkpoint that post-commit records: a UUID of version 4 made of the oid.
+
+    Two hooks that record one commit so make one checkpoint. `hooks/hook.sh` does the same.
+
+    Args:
+        oid: the full object id of the commit.
+    """
+    return f"{oid[:8]}-{oid[8:12]}-4{oid[13:16]}-8{oid[17:20]}-{oid[20:32]}"
+
+
 def new_id() -> str:
     """Returns a fresh random UUID version 4 in its canonical form (RFC 9562, section 5.4)."""
     raw = bytearray(os.urandom(16))

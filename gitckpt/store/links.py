@@ -166,6 +166,12 @@ class Links:
         return plain(self._repository, ref) is not None or self._repository.cat_file.info(ref) is not None
 
 
+def prepare(repository: Repository) -> None:
+    """Make the file to which the shell hook appends links; without it, the hook starts Python."""
+    with open(os.path.join(repository.make_private_dir(), WAITING), "ab", opener=premises.create):
+        pass
+
+
 def waiting(repository: Repository) -> Lines:
     """Returns the links that wait, by commit; some may be of checkpoints that are gone, or were never finished."""
     return _parsed(_content(repository))

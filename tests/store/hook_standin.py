@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+import shutil
 import sys
 from pathlib import Path
 
 from gitckpt.git.repository import Repository
 from gitckpt.model.finding import Finding
-from gitckpt.store.hooks.files import Pin
+from gitckpt.store.hooks.files import PACKAGE_DIR, Pin
 from gitckpt.store.hooks.installation import Installation, inspect, install
 from tests.conftest import Checkout
 
@@ -40,6 +41,8 @@ class StandIn:
         package.mkdir(parents=True)
         (package / "__init__.py").write_text("")
         (package / "hook.py").write_text(HOOK)
+        (directory / "hooks").mkdir()
+        shutil.copy(f"{PACKAGE_DIR}/hooks/hook.sh", directory / "hooks")
         self._calls = package / "calls"
 
     def calls(self) -> list[list[str]]:

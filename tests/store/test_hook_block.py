@@ -71,16 +71,13 @@ class TestBlock:
         assert run.stdout == Pin("/p", "/d").block("e").decode() + "\n"
 
     def test_the_text_in_full(self) -> None:
-        command = "import sys; sys.path.insert(0, sys.argv.pop(1)); from gitckpt.hook import run; run(sys.argv[1:])"
-        code = f"""\
-if [ "${{GITCKPT_SKIP:-0}}" != 0 ]; then
+        code = """\
+if [ "${GITCKPT_SKIP:-0}" != 0 ]; then
 	:
-elif [ ! -x /p/python ]; then
-	printf 'gitckpt: %s: %s is missing; run: git ckpt init\\n' post-merge /p/python >&2 || :
-elif [ ! -f '/a b/gitckpt/hook.py' ]; then
-	printf 'gitckpt: %s: %s is missing; run: git ckpt init\\n' post-merge '/a b/gitckpt/hook.py' >&2 || :
+elif [ ! -f '/a b/hooks/hook.sh' ]; then
+	printf 'gitckpt: %s: %s is missing; run: git ckpt init\\n' post-merge '/a b/hooks/hook.sh' >&2 || :
 else
-	/p/python -I -S -c '{command}' '/a b' post-merge "$@" </dev/null || :
+	sh '/a b/hooks/hook.sh' post-merge /p/python '/a b' "$@" </dev/null || :
 fi
 """
         comment = "# Records a checkpoint. Written by `git ckpt init`, taken out by `git ckpt uninit`; what you change in here is lost.\n"

@@ -125,7 +125,7 @@ class TestEvents:
             missing = str(python)
         if trouble == "package":
             shutil.rmtree(standin.dir)
-            missing = f"{standin.dir}/gitckpt/hook.py"
+            missing = f"{standin.dir}/hooks/hook.sh"
         checkout.write("file", "text")
         checkout.git("add", "--all")
 

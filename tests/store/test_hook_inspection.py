@@ -66,7 +66,7 @@ class TestInspection:
         other.install(repository, way, version_for(way))
         assert [finding.code for finding in standin.inspect(repository, version_for(way))] == ["hook-outdated"] * 5
         shutil.rmtree(other.dir)
-        module = f"{other.dir}/gitckpt/hook.py"
+        module = f"{other.dir}/hooks/hook.sh"
         gone = Finding("package-missing", module, "the hooks use a gitckpt that is gone", "git ckpt init")
         assert standin.inspect(repository, version_for(way)) == [gone]
 

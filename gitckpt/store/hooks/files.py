@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 PACKAGE_DIR = os.path.dirname(os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))))
 """The directory that holds the package `gitckpt`."""
 
+_HOOKS, _SCRIPT = "hooks", "hook.sh"
 _NEW_FILE = b"#!/bin/sh\n"
 _NEW_MODE = 0o755
 
@@ -49,9 +50,10 @@ class Pin:
     package_dir: str
 
     @property
-    def module(self) -> str:
-        """The file that the hook imports."""
-        return os.path.join(self.package_dir, "gitckpt", "hook.py")
+    def script(self) -> str:
+        """The shell script that the hook runs: in the package of a wheel, beside that of a checkout."""
+        packaged = os.path.join(self.package_dir, "gitckpt", _HOOKS, _SCRIPT)
+        return packaged if os.path.isfile(packaged) else os.path.join(self.package_dir, _HOOKS, _SCRIPT)
 
     def block(self, event: str, *, created: bool = False) -> bytes:
         """Returns the block for a hook file, without a final newline.
@@ -69,7 +71,7 @@ class Pin:
         return self._filled(_template("command.sh").replace("@BODY@", code.rstrip("\n")).rstrip("\n"), event)
 
     def _filled(self, text: str, event: str) -> str:
-        words = {"PYTHON": self.python, "PACKAGE_DIR": self.package_dir, "MODULE": self.module, "EVENT": event}
+        words = {"PYTHON": self.python, "PACKAGE_DIR": self.package_dir, "SCRIPT": self.script, "EVENT": event}
         return re.sub("@([A-Z_]+)@", lambda place: shlex.quote(words[place[1]]), text)
 
 
@@ -77,8 +79,8 @@ def pinned(text: str) -> Pin | None:
     """Returns what an installed block or command runs; None where it is not one that we wrote."""
     try:
         words = shlex.split(text, comments=True)
-        options = words.index("-I")
-        return Pin(words[options - 1], words[options + 4])
+        call = words.index("sh")
+        return Pin(words[call + 3], words[call + 4])
     except (ValueError, IndexError):
         return None
 
@@ -351,7 +353,7 @@ def _template(name: str) -> str:
     package = os.path.join(PACKAGE_DIR, "gitckpt")
     for directory in (package, PACKAGE_DIR):
         try:
-            with open(os.path.join(directory, "hooks", name), encoding="utf-8") as file:
+            with open(os.path.join(directory, _HOOKS, name), encoding="utf-8") as file:
                 return file.read()
         except (FileNotFoundError, NotADirectoryError):
             continue

@@ -331,8 +331,8 @@ def _stale(where: str, event: str, text: str) -> Finding:
     pin = files.pinned(text)
     if pin and not os.access(pin.python, os.X_OK):
         return Finding("interpreter-missing", pin.python, "the hooks start a Python interpreter that is gone", _INIT)
-    if pin and not os.path.isfile(pin.module):
-        return Finding("package-missing", pin.module, "the hooks use a gitckpt that is gone", _INIT)
+    if pin and not os.path.isfile(pin.script):
+        return Finding("package-missing", pin.script, "the hooks use a gitckpt that is gone", _INIT)
     return Finding("hook-outdated", where, f"{event} calls gitckpt in another way than this gitckpt would set up", _INIT)
 
 

@@ -1,0 +1,110 @@
+"""The shell script that records plain commits: hooks/hook.sh."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from gitckpt.git.repository import discover
+from gitckpt.model import ids
+from gitckpt.model.format.document import message_of
+from gitckpt.store.hooks.installation import install
+from gitckpt.store.store import Store
+from tests.conftest import Checkout
+
+SHELLS = [shell for shell in ("dash", "bash --posix", "busybox sh", "ksh") if shutil.which(shell.split()[0])]
+SUBJECTS = ["plain", 'quoted "x" and \\', "ünïcödé – 日本", "tab\there", "\x1b[31mred", "a\u2028b", "§ mark", "x" * 2000, "  blanks  "]
+
+
+@pytest.fixture
+def hooked(main_checkout: Checkout) -> Checkout:
+    """A worktree whose next commit is recorded by the script alone."""
+    install(discover(str(main_checkout.path)), version=(2, 39, 5), mode="files")
+    main_checkout.commit("by Python, which makes the private directory")
+    return main_checkout
+
+
+def without_python(checkout: Checkout) -> None:
+    """Let the hook find no Python: what it records then, the shell has recorded."""
+    hook = checkout.path / ".git/hooks/post-commit"
+    words = hook.read_text().split(" post-commit ")
+    python = words[-1].split(" ")[0]
+    hook.write_text(hook.read_text().replace(f" {python} ", " /no/python "))
+
+
+def listed(checkout: Checkout) -> dict[str, tuple[str | None, str | None, str | None]]:
+    with Store.open(checkout.path) as store:
+        return {entry.id: (entry.git_sha, entry.branch, entry.message) for entry in store.list()}
+
+
+def test_the_checkpoint_is_as_python_makes_it(hooked: Checkout) -> None:
+    without_python(hooked)
+    hooked.commit("second")
+    with Store.open(hooked.path) as store:
+        entry, first = store.list()
+        assert (entry.git_sha, entry.branch, entry.message) == (hooked.head(), "main", "second")
+        made, by_python = store.read(entry.id), store.read(first.id)
+        assert (made.trigger, made.label, made.run) == (by_python.trigger, by_python.label, by_python.run)
+        assert store.verify().findings == []
+    documents = [hooked.git("cat-file", "blob", ref).splitlines() for ref in hooked.refs("refs/checkpoints")]
+    keys = [[line.partition(" = ")[0] for line in document] for document in documents]
+    assert keys[0] == keys[1]
+    assert f"refs/keep/ckpt/{hooked.head()}" in hooked.refs("refs/keep")
+
+
+@pytest.mark.parametrize("subject", SUBJECTS)
+def test_any_subject_becomes_the_message(hooked: Checkout, subject: str) -> None:
+    hooked.commit(subject)
+    message = listed(hooked)[ids.of_commit(hooked.head())][2]
+    expected = hooked.git("log", "-1", "--format=%s")
+    assert message == message_of(expected)
+
+
+@pytest.mark.parametrize("branch", ['a"b', "x$(touch${IFS}y)", "f/ü", "it's", "%s"])
+def test_any_branch_is_recorded(hooked: Checkout, branch: str) -> None:
+    without_python(hooked)
+    hooked.git("checkout", "--quiet", "-b", branch)
+    hooked.commit("on it")
+    assert listed(hooked)[ids.of_commit(hooked.head())][1] == branch
+    assert not (hooked.path / "y").exists()
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+def test_every_shell_records(hooked: Checkout, shell: str) -> None:
+    without_python(hooked)
+    hook = hooked.path / ".git/hooks/post-commit"
+    hook.write_text(hook.read_text().replace("\tsh ", f"\t{shell} "))
+    hooked.commit('by "another" shell – ü')
+    assert listed(hooked)[ids.of_commit(hooked.head())] == (hooked.head(), "main", 'by "another" shell – ü')
+
+
+def test_amend_and_linked_worktree_and_detached_head(hooked: Checkout, tmp_path: Path) -> None:
+    without_python(hooked)
+    hooked.commit("one")
+    amended = hooked.head()
+    hooked.git("commit", "--quiet", "--amend", "-m", "two")
+    hooked.git("worktree", "add", "--quiet", "--detach", str(tmp_path / "linked"))
+    linked = Checkout(tmp_path / "linked", hooked.path)
+    linked.commit("three", file="x\n")
+    made = listed(hooked)
+    assert made[ids.of_commit(amended)][2] == "one"
+    assert made[ids.of_commit(hooked.head())][2] == "two"
+    assert made[ids.of_commit(linked.head())][1:] == (None, "three")
+    hooked.git("gc", "--quiet", "--prune=now")
+    hooked.git("cat-file", "-e", amended)
+
+
+def test_two_who_commit_at_once_get_a_checkpoint_for_each_commit(hooked: Checkout) -> None:
+    program = 'for n in 1 2 3 4 5 6 7 8 9 10; do until git commit --quiet --allow-empty -m "$0 $n" 2>/dev/null; do :; done; done'
+    env = {name: value for name, value in os.environ.items() if name != "GIT_COMMITTER_DATE"}
+    writers = [subprocess.Popen(["sh", "-c", program, str(n)], cwd=hooked.path, env=env) for n in range(4)]
+    assert [writer.wait() for writer in writers] == [0] * 4
+    commits = hooked.git("log", "--format=%H").split()[:41]
+    with Store.open(hooked.path) as store:
+        counted = Counter(entry.git_sha for entry in store.list())
+    assert {commit: counted[commit] for commit in commits} == dict.fromkeys(commits, 1)
