@@ -83,8 +83,9 @@ ${message}errors = []
 [state]
 END
 	) || return 1
-	# Links are appended first: a line too many is passed over, a missing one is not noticed.
+	# These come first: a line too many is passed over, a missing one is not noticed.
 	printf '\n%s %s commit-complete %s\n' "$1" "$id" "$stamp" >>"$private/links" || return 1
+	printf '%s %s in %s\n' "$id" "$blob" "$worktree" >>"$private/written" || return 1
 	create="create refs/checkpoints/$id $blob"
 	changes=$create
 	if [ -n "$keep" ]; then
@@ -137,8 +138,9 @@ if [ -f "$git_dir/commondir" ]; then
 	case $common_dir in /*) ;; *) common_dir=$git_dir/$common_dir ;; esac
 fi
 private=$common_dir/ckpt
-[ -f "$git_dir/HEAD" ] && [ ! -L "$git_dir/HEAD" ] && [ -f "$private/links" ] || use_python
-[ ! -L "$private" ] && [ ! -L "$private/links" ] && [ ! -e "$git_dir/ckpt-run" ] || use_python
+[ -f "$git_dir/HEAD" ] && [ ! -L "$git_dir/HEAD" ] && [ ! -e "$git_dir/ckpt-run" ] || use_python
+[ ! -L "$private" ] && [ -f "$private/links" ] && [ ! -L "$private/links" ] || use_python
+[ -f "$private/written" ] && [ ! -L "$private/written" ] || use_python
 
 # A rebase, am or bisect in progress ends with a checkpoint of its own.
 [ ! -d "$git_dir/rebase-merge" ] && [ ! -d "$git_dir/rebase-apply" ] && [ ! -f "$git_dir/BISECT_LOG" ] || exit 0
@@ -153,6 +155,16 @@ case $head in
 "
 	;;
 esac
+
+# What stands for this worktree in `written`: a linked one may be made again under the same name.
+worktree=:
+if [ "$common_dir" != "$git_dir" ]; then
+	made=$(date -r "$git_dir/commondir" +%s%N 2>/dev/null)
+	case $made in '' | *[!0-9]*) use_python ;; esac
+	worktree=${git_dir##*/}:$made
+	[ ${#made} -ge 18 ] || use_python
+	case $worktree in *[[:cntrl:]]*) use_python ;; esac
+fi
 
 # The time, with microseconds where `date` knows them.
 stamp=$(date -u +%Y-%m-%dT%H:%M:%S.%6NZ)

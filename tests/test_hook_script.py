@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import shlex
 import shutil
 import subprocess
+import sys
 from collections import Counter
 from pathlib import Path
 
@@ -32,9 +34,7 @@ def hooked(main_checkout: Checkout) -> Checkout:
 def without_python(checkout: Checkout) -> None:
     """Let the hook find no Python: what it records then, the shell has recorded."""
     hook = checkout.path / ".git/hooks/post-commit"
-    words = hook.read_text().split(" post-commit ")
-    python = words[-1].split(" ")[0]
-    hook.write_text(hook.read_text().replace(f" {python} ", " /no/python "))
+    hook.write_text(hook.read_text().replace(shlex.quote(sys.executable), "/no/python"))
 
 
 def listed(checkout: Checkout) -> dict[str, tuple[str | None, str | None, str | None]]:
@@ -78,7 +78,8 @@ def test_any_branch_is_recorded(hooked: Checkout, branch: str) -> None:
 def test_every_shell_records(hooked: Checkout, shell: str) -> None:
     without_python(hooked)
     hook = hooked.path / ".git/hooks/post-commit"
-    hook.write_text(hook.read_text().replace("\tsh ", f"\t{shell} "))
+    script = hook.read_text().replace("#!/bin/sh\n", f"#!/usr/bin/env -S {shell}\n")
+    hook.write_text(script)
     hooked.commit('by "another" shell – ü')
     assert listed(hooked)[ids.of_commit(hooked.head())] == (hooked.head(), "main", 'by "another" shell – ü')
 
@@ -95,6 +96,9 @@ def test_amend_and_linked_worktree_and_detached_head(hooked: Checkout, tmp_path:
     assert made[ids.of_commit(amended)][2] == "one"
     assert made[ids.of_commit(hooked.head())][2] == "two"
     assert made[ids.of_commit(linked.head())][1:] == (None, "three")
+    for worktree in (hooked, linked):
+        with Store.open(worktree.path) as store:
+            assert store.find("latest") == ids.of_commit(worktree.head())
     hooked.git("gc", "--quiet", "--prune=now")
     hooked.git("cat-file", "-e", amended)
 

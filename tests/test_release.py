@@ -82,7 +82,7 @@ def test_the_wheel_holds_the_package_alone(wheel: zipfile.ZipFile) -> None:
     expected = {
         *(path.relative_to(ROOT).as_posix() for path in package),
         "gitckpt/py.typed",
-        *(f"gitckpt/hooks/{name}" for name in ("README.md", "block.sh", "command.sh")),
+        *(f"gitckpt/hooks/{name}" for name in ("README.md", "block.sh", "command.sh", "hook.sh")),
         f"gitckpt-{version}.data/data/share/man/man1/git-ckpt.1",
         *(f"gitckpt-{version}.dist-info/{name}" for name in ("METADATA", "RECORD", "WHEEL", "entry_points.txt", "licenses/LICENSE")),
     }

@@ -94,6 +94,12 @@ def note(repository: Repository, documents: Iterable[tuple[str, str]], *, is_apa
     _append(repository, "".join(f"{name} {oid} {end}" for name, oid in documents))
 
 
+def prepare(repository: Repository) -> None:
+    """Make the file to which the shell hook appends lines; without it, the hook starts Python."""
+    with open(os.path.join(repository.make_private_dir(), FILE), "ab", opener=premises.create):
+        pass
+
+
 def copy(source: Repository, target: Repository, checkpoint_ids: Collection[str]) -> None:
     """Append the lines that the repository has from which checkpoints were copied."""
     lines = Roster.read(source, checkpoint_ids)

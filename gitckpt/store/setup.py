@@ -6,7 +6,7 @@ import os
 
 from gitckpt.git.command import require_git
 from gitckpt.model.values import replace
-from gitckpt.store import links, remotes
+from gitckpt.store import links, remotes, roster
 from gitckpt.store.config import settings
 from gitckpt.store.hooks import installation
 
@@ -28,6 +28,7 @@ def install(repository: Repository, mode: str) -> Installation:
     """
     version = require_git()
     links.prepare(repository)
+    roster.prepare(repository)
     done = installation.install(repository, version=version, mode=mode)
     done = replace(
         done, advice=[*done.advice, *(f"{found.object} {found.sentence}: {found.cure}" for found in remotes.inspect(repository))]

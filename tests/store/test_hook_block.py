@@ -84,7 +84,11 @@ fi
         created = "# This file was created by `git ckpt init`.\n"
         pin = Pin("/p/python", "/a b")
         assert pin.block("post-merge").decode() == f"# >>> gitckpt >>>\n{comment}{code}# <<< gitckpt <<<"
-        assert pin.block("post-merge", created=True).decode() == f"# >>> gitckpt >>>\n{created}{comment}{code}# <<< gitckpt <<<"
+        sourced = code.replace(
+            """sh '/a b/hooks/hook.sh' post-merge /p/python '/a b' "$@" <""",
+            """(set -- post-merge /p/python '/a b' "$@"; . '/a b/hooks/hook.sh') <""",
+        )
+        assert pin.block("post-merge", created=True).decode() == f"# >>> gitckpt >>>\n{created}{comment}{sourced}# <<< gitckpt <<<"
         assert pin.command("post-merge") == f"gitckpt() {{\n{code}}}\ngitckpt"
 
 

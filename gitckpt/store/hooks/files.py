@@ -33,6 +33,9 @@ _BEGIN = b"# >>> gitckpt >>>"
 _END = b"# <<< gitckpt <<<"
 _MARKER = re.compile(rb"^(?:%s|%s)\r?$" % (_BEGIN, _END), re.MULTILINE)
 _STAGED = re.compile(r"\..+\.gitckpt-(\d+)-\w+")
+_CALL = 'sh @SCRIPT@ @EVENT@ @PYTHON@ @PACKAGE_DIR@ "$@" </dev/null'
+_SOURCE = '(set -- @EVENT@ @PYTHON@ @PACKAGE_DIR@ "$@"; . @SCRIPT@) </dev/null'
+"""In a file that holds nothing else, which is for `sh`: one process less."""
 _CREATED = b"# This file was created by `git ckpt init`.\n"
 _SHELLS = frozenset({"sh", "ash", "bash", "dash", "ksh", "ksh93", "mksh", "oksh", "pdksh", "posh", "yash", "zsh"})
 
@@ -63,6 +66,8 @@ class Pin:
             created: whether the file holds nobody's text but ours, so that it may go with the block.
         """
         first, rest = _template("block.sh").rstrip("\n").split("\n", 1)
+        if created:
+            rest = rest.replace(_CALL, _SOURCE)
         return first.encode() + b"\n" + (_CREATED if created else b"") + os.fsencode(self._filled(rest, event))
 
     def command(self, event: str) -> str:
@@ -79,7 +84,7 @@ def pinned(text: str) -> Pin | None:
     """Returns what an installed block or command runs; None where it is not one that we wrote."""
     try:
         words = shlex.split(text, comments=True)
-        call = words.index("sh")
+        call = words.index("sh" if "sh" in words else "(set")
         return Pin(words[call + 3], words[call + 4])
     except (ValueError, IndexError):
         return None
