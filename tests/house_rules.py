@@ -64,7 +64,7 @@ FOLDERS = tuple(
     model.format git.objects store.records.rows store.audit.ledger
     git.files store.records.removal
     git.graph git.notes git.worktree
-    git.contents git.damage
+    git.contents
     durable.phases.loop durable.phases.review
     cli.commands.checkpoints cli.commands.runs cli.commands.upkeep
     """.strip().splitlines()

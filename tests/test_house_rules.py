@@ -66,7 +66,7 @@ from tests.house_rules import cycles, import_graph, namesakes, violations
         ("gitckpt/durable/phases/loop/x.py", "from ..review import cycle", "no door of gitckpt/durable/phases/review"),
         ("gitckpt/store/audit/x.py", "import gitckpt.store.records.rows.watch", "no door of gitckpt/store/records; others come in by"),
         (
-            "gitckpt/git/damage/x.py",
+            "gitckpt/git/contents/x.py",
             "TYPE_CHECKING = False\nif TYPE_CHECKING:\n    from gitckpt.git.objects.loose import write",
             "x.py:3: imports gitckpt.git.objects.loose.write, which is no door of gitckpt/git/objects",
         ),

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from gitckpt.git.damage.salvage import Salvage
 from gitckpt.git.objects import pack
 from gitckpt.git.objects.anchor import gc_is_running
 from gitckpt.git.objects.encoding import object_id
@@ -291,11 +290,4 @@ class TestMemory:
         oid = main_checkout.git("hash-object", "-w", "--stdin", data=os.urandom(self.SIZE))
         assert self.peak(lambda: pack.hold(repository, [oid])) < self.SIZE // 4
         (main_checkout.path / ".git/objects" / oid[:2] / oid[2:]).unlink()
-        assert main_checkout.git("cat-file", "-s", oid) == str(self.SIZE)
-
-    def test_of_what_is_put_back(self, main_checkout: Checkout, repository: Repository) -> None:
-        data = os.urandom(self.SIZE)
-        with Salvage(repository) as salvage:
-            oid = salvage.add("blob", data)
-            assert self.peak(lambda: salvage.put(oid)) < self.SIZE // 4
         assert main_checkout.git("cat-file", "-s", oid) == str(self.SIZE)

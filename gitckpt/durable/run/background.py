@@ -258,9 +258,10 @@ class Autosaver:
         if (commit, files.tree) == self._saved and not files.degraded:
             return
         made = store.record(f"{self._phase}-progress", worktree=files, run=self._run, trigger=PHASE, guard=self._guard)
-        if not assurance.secure(store.repository, store.objects, made, store.announce):
+        failure = assurance.failure(store.repository, store.objects, made, store.announce)
+        if failure is not None:
             store.remove([made.id])
-            raise CkptError("objects are pruned as fast as they are written, or damaged")
+            raise failure
         self._saved = held(made)
 
 

@@ -24,11 +24,6 @@ if TYPE_CHECKING:
 SHOWN = 3
 """So many missing objects are named for each root."""
 
-PATHS = 20
-"""So many paths of each are looked for."""
-
-_STEPS = 500  # on the way to them: a file may be in every tree of a long history
-
 
 @dataclass(frozen=True, slots=True)
 class Lacking:
@@ -36,12 +31,10 @@ class Lacking:
 
     Attributes:
         samples: for each root that is not complete some of the missing objects, one more than `SHOWN` at most.
-        paths: for each missing object some of the paths at which it was beneath a commit or a tree.
         complaint: what git says, where something is missing that cannot be found.
     """
 
     samples: Mapping[str, list[str]] = field(default_factory=dict)
-    paths: Mapping[str, Collection[bytes]] = field(default_factory=dict)
     complaint: str = ""
 
 
@@ -83,7 +76,7 @@ def lacking(
     sent = _promised(repository, objects) if promised else frozenset()
     walk = _Walk(repository, objects, roots, sent, damaged, with_history=with_history)
     complaint = "" if walk.missing else (complaint or "").strip().rpartition("\n")[2].removeprefix("fatal: ")
-    return Lacking(walk.found(), {oid: walk.paths(oid) for oid in walk.missing}, complaint)
+    return Lacking(walk.found(), complaint)
 
 
 class _Walk:
@@ -131,28 +124,6 @@ class _Walk:
                     have += new
                     waiting.append(above)
         return {root: sorted(samples[root]) for root in self._roots if root in samples}
-
-    def paths(self, oid: str) -> set[bytes]:
-        """Returns some of the paths, `PATHS` at most, at which an object is beneath the trees and commits above it."""
-        found: set[bytes] = set()
-        waiting = [(oid, b"")]
-        seen = set(waiting)
-        while waiting and len(found) < PATHS and len(seen) < _STEPS:
-            child, below = waiting.pop(0)
-            trees = [(above, self._names_in(above, child)) for above in self._referrers.get(child, ())]
-            steps = [(above, b"/".join([name, below] if below else [name])) for above, names in trees for name in names]
-            if not all(names for _, names in trees) or not trees:  # a commit is above it, or nothing
-                found.add(below)
-            waiting += [step for step in steps if step not in seen]
-            seen.update(steps)
-        return found - {b""}
-
-    def _names_in(self, above: str, child: str) -> list[bytes]:
-        """Returns the names of an object in a tree; none in a commit."""
-        read = next(self._objects.read([above], None))
-        if read is None or read[0] != "tree":
-            return []
-        return [name for name, (_, oid) in decode_tree(read[1], self._format).items() if oid == child]
 
     def _below(self, level: list[str]) -> Iterator[str]:
         """Yields the commits and trees that those of a level lead to."""

@@ -5,29 +5,24 @@ And that these snapshots are such, and no more than anybody lists: those that we
 
 from __future__ import annotations
 
-import os
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 
+from gitckpt.git import damage
 from gitckpt.git.contents import bounds
 from gitckpt.git.contents.bounds import UnsoundSnapshot
-from gitckpt.git.damage import integrity
-from gitckpt.git.damage.integrity import Damage
-from gitckpt.git.damage.salvage import Salvage
-from gitckpt.git.damage.soundness import Census
-from gitckpt.git.disk import file_of
+from gitckpt.git.contents.tree_check import Census
 from gitckpt.git.graph import connectivity, kinds, partial
 from gitckpt.git.objects.encoding import DIRECTORY, MalformedTree, decode_tree
 from gitckpt.git.repository import Repository
 from gitckpt.git.worktree import rewrites
 from gitckpt.model import ids
 from gitckpt.model.errors import CkptError
-from gitckpt.model.finding import Finding
 from gitckpt.model.format import budget
 from gitckpt.model.names import shell_word
 from gitckpt.model.values import dataclass
 from gitckpt.store.audit.inventory import KINDS, Evidence
 from gitckpt.store.audit.ledger.table import SheetRow
-from gitckpt.store.audit.repairable import REPAIR, Flaw, lasting
+from gitckpt.store.audit.repairable import Flaw, lasting
 from gitckpt.store.checkpoints import Checkpoints
 from gitckpt.store.records import layout
 from gitckpt.store.snapshot import manifest
@@ -35,79 +30,51 @@ from gitckpt.store.snapshot import manifest
 _ANEW = "git fetch --refetch --no-tags REMOTE"
 """A plain fetch says which commits are here, and the other side leaves out all that they lead to."""
 
+_AGAIN = f"then write it again: git hash-object -w FILE; or fetch from a clone that has it: {_ANEW}"
+_EMPTY = "the file of an object is empty, as a power cut leaves it: git takes {oid} to be there, and never writes it again"
+_SPOILED = "its content is not what it was"
+
 _PLAIN = frozenset((b"files", b"index", b"raw", b"run", b"auto-merge"))
 """Entries of a snapshot of which only trees are looked at."""
 
 
-def audit(store: Checkpoints, evidence: Evidence, damage: Damage, only: Collection[int] | None = None) -> list[Flaw]:
-    """Returns the checkpoints that lack objects, and what else is wrong with the files of objects.
+def audit(
+    store: Checkpoints, evidence: Evidence, empty: Mapping[str, str], damaged: Collection[str], only: Collection[int] | None = None
+) -> list[Flaw]:
+    """Return the checkpoints that lack objects, and the objects that are damaged.
 
     Args:
         evidence: what there is.
-        damage: of the files that objects lie in.
+        empty: paths of loose objects of length zero, by oid.
+        damaged: other objects that cannot be read.
         only: places of the checkpoints to look at, without their history; None for all.
     """
+    lost = {*damaged, *damage.unreadable(store.repository, sorted(empty))}
     roots = _Roots(evidence, only)
-    lacking = connectivity.lacking(store.repository, store.objects, roots, damage.lost, with_history=only is None)
+    lacking = connectivity.lacking(store.repository, store.objects, roots, lost, with_history=only is None)
     flaws = [lasting("objects-unreadable", layout.OWN[1], lacking.complaint, "see what is wrong: git fsck")] if lacking.complaint else []
-    lacks = lacking.samples or None in evidence.odd.values()
-
-    def places() -> Iterable[int]:
-        return evidence.places() if only is None else sorted(only)
-
-    gone = {at: lost for at in places() if (lost := _gone(evidence.record(at), evidence))} if lacks else {}
-    wanted = {oid: lacking.paths.get(oid, ()) for oid in {*damage.lost, *lacking.paths, *(oid for oids in gone.values() for oid in oids)}}
-    found: Mapping[str, str] = {}
-    if wanted:
-        with Salvage(store.repository) as salvage:
-            found = salvage.find(wanted, wanted)
-    rewritten = rewrites.filtered(store.repository) if gone else {}
-    for at in places() if lacks else ():
+    rewritten: Mapping[str, str] | None = None
+    for at in evidence.places() if only is None else sorted(only):
+        if not lacking.samples and None not in evidence.odd.values():
+            break
         record = evidence.record(at)
-        own = gone.get(at, [])
-        oids = list(dict.fromkeys([*own, *(oid for root in _roots(record, evidence) for oid in lacking.samples.get(root, ()))]))
-        if oids:
-            again = {oid: wanted[oid] for oid in oids if oid in found}
-            commit = record.holds.get(layout.KEEP)
-            if commit in own and commit in rewritten:
-                flaws.append(_rewritten(record, commit))
-            else:
-                flaws.append(_incomplete(record, oids, again, lacks_commit=commit in own))
-    return [*flaws, *_of_files(store.repository, damage, wanted, found)]
-
-
-def _of_files(repository: Repository, damage: Damage, wanted: Mapping[str, Collection[bytes]], found: Mapping[str, str]) -> Iterator[Flaw]:
-    for oid, path in sorted(damage.empty.items()):
-        again = {oid: wanted[oid]} if oid in found else {}
-        where = f"; its content is in {found[oid]}" if oid in found else ""
-        sentence = (
-            f"the file of an object is empty, as a power cut leaves it: git takes {oid} to be there, and never writes it again{where}"
-        )
-        if path == file_of(repository, oid):
-            yield Flaw(Finding("object-empty", path, sentence, REPAIR), anew=again, empty=path)
-        else:  # nobody but its owner deletes in a repository that is borrowed from
-            yield lasting("object-empty", path, sentence, f"in the repository that has it, this one borrows from it: {REPAIR}")
-    for path, sentence in sorted(damage.packs.items()):
-        cure = f"git index-pack {shell_word(path.removesuffix('.idx'))}.pack" if path.endswith(".idx") else _from_clone()
-        yield lasting("pack-damaged", path, f"{sentence}: git does not use it", cure)
-    spoiled = damage.lost - damage.empty.keys()
-    unneeded = integrity.unneeded(repository, spoiled - found.keys())
-    for oid in sorted(spoiled):
-        if oid in unneeded and os.path.isfile(file_of(repository, oid)):
-            sentence = "its content is not what it was; no ref, reflog or index needs it"
-            yield Flaw(Finding("object-damaged", oid, sentence, f"{REPAIR} --contents"), aside=oid)
-        elif oid in unneeded:
-            sentence = "its content is not what it was; no ref, reflog or index needs it, so it does no harm"
-            yield lasting("object-damaged", oid, sentence, "git gc --prune=now")
-        elif oid in found:
-            sentence = f"its content is not what it was; that is in {found[oid]}"
-            yield Flaw(Finding("object-damaged", oid, sentence, REPAIR), anew={oid: wanted[oid]})
+        gone = _gone(record, evidence)
+        oids = list(dict.fromkeys([*gone, *(oid for root in _roots(record, evidence) for oid in lacking.samples.get(root, ()))]))
+        if not oids:
+            continue
+        commit = record.holds.get(layout.KEEP)
+        if rewritten is None:
+            rewritten = rewrites.filtered(store.repository)
+        if commit in gone and commit in rewritten:
+            flaws.append(_rewritten(record, commit))
         else:
-            yield lasting("object-damaged", oid, "its content is not what it was", _from_clone(f" {oid}"))
-
-
-def _from_clone(what: str = "") -> str:
-    return f"put it aside, and fetch from a clone that has it: {_ANEW}{what}; see what else is wrong: git fsck"
+            flaws.append(_incomplete(record, oids, lacks_commit=commit in gone))
+    flaws += [
+        lasting("object-empty", path, _EMPTY.format(oid=oid), f"remove it: rm -f {shell_word(path)}; {_AGAIN} {oid}")
+        for oid, path in sorted(empty.items())
+    ]
+    flaws += [lasting("object-damaged", oid, _SPOILED, f"move its file away; {_AGAIN} {oid}") for oid in sorted(lost - empty.keys())]
+    return flaws
 
 
 def _gone(record: SheetRow, evidence: Evidence) -> list[str]:
@@ -145,11 +112,9 @@ class _Roots:
                 yield from (oid for oid in _roots(self.evidence.record(at), self.evidence) if oid != commit)
 
 
-def _incomplete(record: SheetRow, oids: list[str], again: Mapping[str, Collection[bytes]], *, lacks_commit: bool) -> Flaw:
+def _incomplete(record: SheetRow, oids: list[str], *, lacks_commit: bool) -> Flaw:
     names = ", ".join(oids[: connectivity.SHOWN]) + (" and others" if len(oids) > connectivity.SHOWN else "")
     sentence = f"{names} {'is' if len(oids) == 1 else 'are'} missing or damaged, which its files or history need"
-    if again:
-        return Flaw(Finding("objects-missing", record.ref, sentence, REPAIR), anew=again)
     kept = f"git fetch --no-tags --no-prune REMOTE '{layout.KEEP}*:{layout.KEEP}*'"
     fetch = kept if lacks_commit else " ".join([_ANEW, *oids[: connectivity.SHOWN]])
     cure = f"fetch from a clone that has it: {fetch}; or give it up: git ckpt remove {record.id[: ids.SHORT]}"

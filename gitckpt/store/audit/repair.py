@@ -1,4 +1,4 @@
-"""Mends what `verify` found: objects whose content is elsewhere, and what is derived: refs that follow from documents, links, the index.
+"""Mends what `verify` found and what is derived: refs that follow from documents, links, the index.
 
 Of the refs of checkpoints only those that a fetch has replaced go back to what was written here. Of a worktree only what git keeps of it
 goes, where its directory is gone and nothing is lost.
@@ -10,8 +10,7 @@ import contextlib
 import os
 from collections.abc import Sequence
 
-from gitckpt.git.damage import integrity
-from gitckpt.git.damage.salvage import Salvage, put_aside, remove_empty
+from gitckpt.git import damage
 from gitckpt.git.notes.editor import Notes
 from gitckpt.git.objects.encoding import object_id
 from gitckpt.git.process import GitError
@@ -42,7 +41,6 @@ def mend(store: Checkpoints, flaws: Sequence[Flaw]) -> list[str]:
     Raises:
         LockHeld: a lock file stayed in the way; what was mended until then stays so.
     """
-    damaged = _write_anew(store, flaws)
     refused: list[str] = []
     with layout.turn(store.repository) as alone:
         keeps_more = False
@@ -72,29 +70,6 @@ def mend(store: Checkpoints, flaws: Sequence[Flaw]) -> list[str]:
             refused += _forget(store, *flaw.worktree)
     if any(flaw.in_index for flaw in flaws):
         _discard_index(store)
-    return [*damaged, *refused]
-
-
-def _write_anew(store: Checkpoints, flaws: Sequence[Flaw]) -> list[str]:
-    """Writes objects whose content was found, and clears away what is empty or of no use; returns what cannot be done, in sentences."""
-    wanted = {oid: paths for flaw in flaws for oid, paths in flaw.anew.items()}
-    refused = []
-    with Salvage(store.repository) as salvage:
-        for oid in salvage.find(wanted, wanted) if wanted else ():
-            try:
-                salvage.put(oid)
-            except GitError as error:
-                refused.append(f"{oid}: {error.message}")
-    for oid in sorted(integrity.unneeded(store.repository, {flaw.aside for flaw in flaws if flaw.aside})):
-        try:
-            put_aside(store.repository, oid)
-        except GitError as error:
-            refused.append(error.message)
-    for path in (flaw.empty for flaw in flaws if flaw.empty):
-        try:
-            remove_empty(path)  # unless it was written anew just now
-        except GitError as error:
-            refused.append(error.message)
     return refused
 
 
@@ -128,8 +103,8 @@ def _write_links(store: Checkpoints, links: Sequence[Link]) -> None:
         tip = store.refs.read(layout.NOTES) or ""
         new_tip, derived = notes.edited(tip, list(by_commit), change, store.clock())
         made = [object_id(kind, data, store.repository.object_format) for kind, data in derived]
-        for oid in integrity.damaged(store.repository, made):  # or one that is the same as before would stay as it is
-            put_aside(store.repository, oid)
+        for oid in damage.unreadable(store.repository, made):  # or one that is the same as before would stay as it is
+            damage.move_aside(store.repository, oid)
         store.objects.write(derived)
         if new_tip == tip:
             return

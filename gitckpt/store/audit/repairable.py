@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
-
 from gitckpt.git.refs import Update
 from gitckpt.model.finding import Finding
-from gitckpt.model.values import dataclass, field
+from gitckpt.model.values import dataclass
 
 REPAIR = "git ckpt verify --repair"
 
@@ -36,9 +34,6 @@ class Flaw:
         link: the change of a note that mends it.
         in_index: whether making the derived index anew mends it.
         is_leftover: whether it may be mended only while no checkpoint is being written: it could belong to that one.
-        anew: objects that are written anew to mend it, each with paths of files that had its content.
-        aside: the oid of a damaged object that nothing needs: its file is put aside.
-        empty: the path of a file of length zero that should hold an object.
         scaffold: the directory in which a worktree was half made.
         worktree: what git keeps of a worktree whose directory is gone, and where that was: git forgets it.
     """
@@ -48,9 +43,6 @@ class Flaw:
     link: Link | None = None
     in_index: bool = False
     is_leftover: bool = False
-    anew: Mapping[str, Collection[bytes]] = field(default_factory=dict)
-    aside: str = ""
-    empty: str = ""
     scaffold: str = ""
     worktree: tuple[str, str] | None = None
 
@@ -62,8 +54,7 @@ class Flaw:
     @property
     def can_be_mended(self) -> bool:
         """Whether there is a way to mend it."""
-        in_objects = self.anew or self.aside or self.empty
-        return bool(self.updates or self.link or self.in_index or in_objects or self.scaffold or self.worktree)
+        return bool(self.updates or self.link or self.in_index or self.scaffold or self.worktree)
 
 
 def mendable(

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 
-from gitckpt.git.damage import integrity
-from gitckpt.git.damage.integrity import Counted
+from gitckpt.git import damage
+from gitckpt.git.damage import Counted
 from gitckpt.model.finding import Finding
 from gitckpt.model.values import dataclass, replace
 from gitckpt.store.audit import derived, inventory, leases, objects, refs, runs
@@ -21,9 +21,6 @@ from gitckpt.store.records import layout
 from gitckpt.store.records.removal.known import Known
 
 _LOOKS = 3
-
-_ROUNDS = 2
-"""So often is mended, at last what is of no use to anybody any more: as what was damaged in notes, once they are made anew."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,10 +62,10 @@ def verify(
 
     Args:
         store: of the repository. Links that it has put off and not yet written count as missing.
-        repair: whether to mend what is derived: refs that keep something alive, run heads, links, the index, leases of no run; and to
-            write damaged objects anew whose content is in a worktree or in another object store. A checkpoint whose
-            document a fetch has replaced gets its own one back, where that is still there; no other is ever changed, none is deleted,
-            and no worktree; git forgets one whose directory and checkpoint are gone, where nothing is lost by that.
+        repair: whether to mend what is derived: refs that keep something alive, run heads, links, the index, leases of no run.
+            A checkpoint whose document a fetch has replaced gets its own one back, where that is still there; no other is ever
+            changed, none is deleted, and no worktree; git forgets one whose directory and checkpoint are gone, where nothing is
+            lost by that.
         contents: whether to read every object of the repository.
         only: ids of checkpoints and runs to look at, without the history before their commits.
         progress: told how many of how many objects were read.
@@ -77,7 +74,7 @@ def verify(
         LockHeld: a lock file stayed in the way of mending; what was mended until then stays so.
         GitError: git cannot read the repository.
     """
-    damaged = integrity.damaged(store.repository, progress=progress) if contents else set()
+    damaged = damage.all_unreadable(store.repository, progress) if contents else set()
     found = _settled(store, damaged, only)
     findings = {flaw.key: flaw.finding for flaw in found.flaws}
     tried: set[tuple[str, str, str]] = set()
@@ -90,13 +87,11 @@ def verify(
         found = _settled(store, damaged, only)
         findings = {flaw.key: flaw.finding for flaw in (*replaced, *found.flaws)}
     left = {flaw.key for flaw in found.flaws}
-    for number in range(_ROUNDS if repair else 0):
-        mendable = [flaw for flaw in found.flaws if flaw.can_be_mended and flaw.key not in tried and (number == 0 or flaw.aside)]
-        if not mendable:
-            break
+    mendable = [flaw for flaw in found.flaws if flaw.can_be_mended and flaw.key not in tried] if repair else []
+    if mendable:
         refused = [*refused, *mending.mend(store, mendable)]
         tried |= {flaw.key for flaw in mendable}
-        damaged = integrity.damaged(store.repository, damaged & integrity.present(store.repository)) if damaged else damaged
+        damaged = damage.unreadable(store.repository, sorted(damaged))
         found = _settled(store, damaged, only)
         left = {flaw.key for flaw in found.flaws}
         findings |= {flaw.key: flaw.finding for flaw in found.flaws if flaw.key not in findings}
@@ -117,7 +112,7 @@ def _settled(store: Checkpoints, damaged: Collection[str], only: Collection[str]
 
 
 def _look(store: Checkpoints, damaged: Collection[str], only: Collection[str] | None) -> _Look:
-    damage = integrity.look(store.repository)
+    empty = damage.empty_files(store.repository)
     tell_removals = Known(store.index).audit()
     found = inventory.gather(store)
     in_leases, driven = leases.audit(store, found)
@@ -128,7 +123,7 @@ def _look(store: Checkpoints, damaged: Collection[str], only: Collection[str] | 
     flaws = [
         *found.flaws,
         *refs.audit(store.repository, found),
-        *objects.audit(store, found, replace(damage, lost=damage.lost | set(damaged)), places),
+        *objects.audit(store, found, empty, damaged, places),
         *objects.snapshots(store, found),
         *runs.audit(store, found),
         *in_links,

@@ -104,13 +104,19 @@ class Line:
     def secured(self, objects: Objects | None = None) -> Line:
         """Returns this, once all that is new in the commit is there, and held where a gc runs that may not know of it.
 
-        Args and errors: as `rescue.secure`.
+        Args:
+            objects: hold it until refs lead to it; None where refs do already.
+
+        Raises:
+            CkptError: something is gone.
+            GitError: it could not be held.
         """
         if self._is_new and not self._is_held and may_have_pruned(self._repository, self._text):
-            from gitckpt.git.damage import rescue
-
-            above = _above(self._repository, self.commit, self._text)
-            self._is_held = rescue.secure(self._repository, self.commit, self._text, above, objects)
+            revs = [self.commit, *(f"^{parent}" for parent in _above(self._repository, self.commit, self._text))]
+            if gc_is_running(self._repository.common_dir):
+                self._is_held = objects.hold(revs, revs=True) if objects is not None else _pack(self._repository, revs)
+            if not self._is_held:
+                _require_present(self._repository, self.commit, revs)
         return self
 
     def detour(self) -> list[Update]:
@@ -192,6 +198,29 @@ class Line:
         if before is None or before[0] == self.commit or any(KEEP + before[0] == each.ref for each in self._passed):
             return False
         return value_of(self._repository, KEEP + before[0]) == before[0]
+
+
+def _pack(repository: Repository, revs: list[str]) -> bool:
+    from gitckpt.git.objects import pack  # seldom does a gc run
+
+    return pack.hold(repository, revs, revs=True) is not None
+
+
+def _require_present(repository: Repository, commit: str, revs: list[str]) -> None:
+    """Raises a CkptError where git finds that something is missing that a commit adds to its parents."""
+    done = repository.git.run("rev-list", "--objects", "--no-object-names", "--missing=print", *revs, ok=(0, 128))
+    missing = [line[1:].decode("ascii") for line in done.out.splitlines() if line.startswith(b"?")]
+    if done.code != 0 and repository.cat_file.info(commit) is None:
+        missing = [commit]
+    if not missing:
+        return
+    from gitckpt.git.graph import partial
+
+    for oid in missing if partial.promisor(repository) is None else ():
+        raise CkptError(
+            f"the object {oid} of the commit {commit} is gone, as a git gc --prune=now takes it beside a commit",
+            hint="see what is missing: git fsck; write files again: git hash-object -w FILE; then the commit: git commit --amend",
+        )
 
 
 def sort(repository: Repository, objects: Objects, apply: Apply, newest: str, left_by: Collection[str] = ()) -> None:

@@ -408,9 +408,10 @@ class _Restore:
         if self._limits.submodules:  # those that come back as well: an index without them may be here
             found = keeper.capture(self._store, found, {*captured.submodules, *self.submodules.paths}, self._limits)
         made = self._store.record(layout.SAFETY_COMPLETE, state, worktree=found, trigger=SAFETY, message=message)
-        if not assurance.secure(self._repository, self._store.objects, made, self._store.announce):
+        failure = assurance.failure(self._repository, self._store.objects, made, self._store.announce)
+        if failure is not None:
             self._store.remove([made.id])
-            raise assurance.failure(self._repository, self._store.objects, made)
+            raise failure
         if made.git_sha != self._head:  # what is staged would be taken for that commit
             self._store.remove([made.id])
             raise capture.moved()

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from gitckpt.git.damage import committed
 from gitckpt.git.worktree.complaints import IndexGone
-from gitckpt.model.errors import CkptError, WorktreeError
+from gitckpt.model.errors import BusyError
 from gitckpt.store.records.recorder import FilesPruned
 from gitckpt.store.snapshot import capture, wholeness
 
@@ -15,6 +14,7 @@ if TYPE_CHECKING:
     from gitckpt.git.objects.port import Objects
     from gitckpt.git.repository import Repository
     from gitckpt.model.checkpoint import Checkpoint
+    from gitckpt.model.errors import CkptError
     from gitckpt.store.snapshot.wholeness import Parts
 
 _ATTEMPTS = 10
@@ -30,7 +30,6 @@ def recorded(
     say: Callable[[str], None],
     *,
     parts: Parts = lambda _commit, _files: None,
-    may_be_known: bool = False,
 ) -> Checkpoint:
     """Returns a checkpoint whose snapshot is whole; it may take several attempts.
 
@@ -38,122 +37,73 @@ def recorded(
         repository: seen from the worktree.
         attempt: captures the worktree, and records a checkpoint with that.
         remove: removes checkpoints by id.
-        say: as for `secure`.
+        say: as for `failure`.
         parts: likewise.
-        may_be_known: whether `attempt` may return a checkpoint that was there already. Otherwise what the commit has is looked at, too.
 
     Raises:
         BusyError: HEAD moved, objects of the snapshot vanished, or the private directory was deleted, each time.
         WorktreeError: an object is damaged, and no file has its content.
     """
-    checkpoint: Checkpoint | None = None
     torn = 0
     unreadable: set[str] = set()
-    for left in reversed(range(_ATTEMPTS)):
+    reason: CkptError = _busy()
+    for remaining in reversed(range(_ATTEMPTS)):
         try:
             checkpoint = attempt()
         except (FilesPruned, capture.Moved):
             continue
         except IndexGone:  # anybody may delete what is derived, and may do so again
-            if not left:
+            if not remaining:
                 raise
             continue
         except capture.DamagedObject as error:  # git itself reads some objects before it writes them: those of links
             from gitckpt.store.snapshot import repair  # damage is seldom
 
-            sentence = repair.make_way(repository, objects, error.oid) if error.oid not in unreadable else None
-            if sentence is None:
+            if error.oid in unreadable or not repair.make_way(repository, objects, error.oid):
                 raise
             unreadable.add(error.oid)
-            say(sentence)
+            say(f"the object {error.oid} was damaged, and is written again; its file is in {repository.private_dir}/damaged")
             continue
-        if secure(repository, objects, checkpoint, say, parts):
-            if torn:
-                _forget(repository)
-            if not may_be_known:
-                _require_committed(repository, objects, checkpoint, remove, say)
+        found = failure(repository, objects, checkpoint, say, parts)
+        if found is None:
             return checkpoint
         remove([checkpoint.id])
+        reason = found
         torn += 1
         if torn == _TORN:
             break
-    raise failure(repository, objects, checkpoint)
+    raise reason
 
 
-def _require_committed(
-    repository: Repository,
-    objects: Objects,
-    checkpoint: Checkpoint,
-    remove: Callable[[list[str]], object],
-    say: Callable[[str], None],
-) -> None:
-    """Sees to what a snapshot shares with its commit. Args and errors: as `recorded`."""
-    if checkpoint.worktree is None or checkpoint.worktree.degraded is not None:
-        return
-    said: set[str] = set()
-    for _ in range(_ATTEMPTS):  # what a lost commit leads to is seen once it is back
-        lost, before = committed.lacking(repository, objects, checkpoint.git_sha)
-        if not lost and not before:
-            return
-        from gitckpt.store.snapshot import repair
-
-        try:
-            new = [each for each in repair.mend_committed(repository, objects, checkpoint, lost, before) if each not in said]
-        except WorktreeError:
-            remove([checkpoint.id])
-            raise
-        for sentence in new:
-            say(sentence)
-        said.update(new)
-        if not new:
-            break
-    if not lost:
-        committed.pass_over(repository, checkpoint.git_sha)
-
-
-def secure(
+def failure(
     repository: Repository,
     objects: Objects,
     checkpoint: Checkpoint,
     say: Callable[[str], None],
     parts: Parts = lambda _commit, _files: None,
-) -> bool:
-    """Sees to it that what the snapshot of a checkpoint needs is there and can be read; what is damaged is written anew from the files.
+) -> CkptError | None:
+    """Return None once all that a checkpoint's snapshot needs can be read, else the error to raise.
 
-    Where that does not do, what is damaged is out of the way afterwards, and another capture writes it.
+    What is damaged is written again from the files where that is possible, or moved aside for another capture to write.
 
     Args:
         repository: seen from the worktree that was captured.
         checkpoint: was recorded just now.
-        say: is told, in a sentence each, what was damaged.
-        parts: as for `wholeness.own_objects`.
-
-    Returns:
-        Whether everything is there.
+        say: receives a sentence about each object that was damaged.
+        parts: as for `wholeness.is_whole`.
 
     Raises:
         GitError: an object cannot be written.
     """
     if wholeness.is_whole(repository, checkpoint, parts):
-        return True
+        return None
     from gitckpt.store.snapshot import repair
 
-    for sentence in repair.mend(repository, objects, checkpoint):
-        say(sentence)
-    is_whole = wholeness.is_whole(repository, checkpoint)
-    if is_whole:
-        _forget(repository)  # where a gc was about to move objects, nothing was damaged
-    return is_whole
+    messages, reason = repair.write_again(repository, objects, checkpoint)
+    for message in messages:
+        say(message)
+    return None if wholeness.is_whole(repository, checkpoint) else reason or _busy()
 
 
-def _forget(repository: Repository) -> None:
-    from gitckpt.git.damage import unusable  # damage is seldom
-
-    unusable.forget(repository)
-
-
-def failure(repository: Repository, objects: Objects, checkpoint: Checkpoint | None) -> CkptError:
-    """Returns why a worktree could not be captured for good; the arguments are those of `repair.failure`."""
-    from gitckpt.store.snapshot import repair
-
-    return repair.failure(repository, objects, checkpoint)
+def _busy() -> BusyError:
+    return BusyError("HEAD moves, or objects are pruned, as fast as they are written", hint="wait for its end, then run it again")

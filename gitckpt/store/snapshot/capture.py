@@ -11,7 +11,6 @@ import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 
 from gitckpt.git.contents import attributes, bounds, conversion, layout, raw_files, verdicts
-from gitckpt.git.damage import unusable
 from gitckpt.git.objects.encoding import EXECUTABLE, FILE, object_id
 from gitckpt.git.process import DeadlinePassed, GitError
 from gitckpt.git.worktree import modules, operation, sparse
@@ -209,7 +208,7 @@ class _Capture:
         base = manifest.base_tree(self._repository, self._commit)
         stages = self._index_trees(seen) if seen.is_staged else {}
         if not seen.is_staged and manifest.INTENT in seen.flags:  # of such entries, git compares neither those in trees that are written
-            tree = unusable.tree_of(self._index)
+            tree = self._index.write_tree()
             stages = {0: tree} if tree != base else {}
         self._staged = {path: entry[1] for path, entry in _ours(seen).items()} | seen.staged
         self._tracked = set(seen.changed)
@@ -296,22 +295,22 @@ class _Capture:
     def _index_trees(self, seen: Survey) -> Mapping[int, str]:
         """Returns a tree for each stage of the index that has entries. Changes the private index only where that is done again later."""
         if not seen.conflicts:
-            return {0: unusable.tree_of(self._index)}
+            return {0: self._index.write_tree()}
         zero = b"0" * len(object_id("blob", b"", self._repository.object_format))
         with PrivateIndex(self._repository, self._index.deadline) as scratch:
             scratch.copy_from(self._index.path)
             scratch.put(b"0 %s 0\t%s" % (zero, path) for path in seen.unmerged)
-            trees = {0: unusable.tree_of(scratch)}
+            trees = {0: scratch.write_tree()}
             for stage, entries in seen.conflicts.items():
                 scratch.git("read-tree", "--empty")
                 scratch.put(b"%s 0\t%s" % tuple(entry.split(b"\t", 1)) for entry in entries)
-                trees[stage] = unusable.tree_of(scratch)
+                trees[stage] = scratch.write_tree()
         return trees
 
     def _files_tree(self, seen: Survey, base: str, rules: attributes.AttributeRules | None, wanted: list[bytes]) -> str:
         """Returns the tree of the whole worktree, with untracked files; `base` if the index has that tree and no file differs."""
         if not wanted:
-            return unusable.tree_of(self._index) if seen.is_staged or self._index.is_rebuilt else base
+            return self._index.write_tree() if seen.is_staged or self._index.is_rebuilt else base
         from gitckpt.git.contents import unfiltered  # not where nothing differs, and neither is what else is imported below
 
         gone = set(seen.deleted)
@@ -329,7 +328,7 @@ class _Capture:
         self._index.put(b"%s %s 0\t%s" % (*ours[path], path) for path in sorted(self._unread & ours.keys()))
         # Last, so that what they say of filters holds for the others: a secret is not to be stored in plain text.
         self._index.update("--force-remove", sorted(removed_rules))
-        return unusable.tree_of(self._index)
+        return self._index.write_tree()
 
     def _plain_tree(self, seen: Survey, base: str, gone: set[bytes]) -> str | None:
         """Returns the tree of the whole worktree where git need not be asked for it; otherwise None."""

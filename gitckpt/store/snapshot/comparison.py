@@ -6,7 +6,6 @@ import os
 from collections.abc import Callable, Collection, Iterable, Mapping
 
 from gitckpt.git.contents import attributes, conversion, layout, raw_files
-from gitckpt.git.damage import unusable
 from gitckpt.git.objects import diff
 from gitckpt.git.objects.diff import Difference
 from gitckpt.git.objects.encoding import LINK
@@ -147,7 +146,7 @@ def comparable(repository: Repository, objects: Objects, before: tuple[str | Non
             whole = dict(zip(as_git, oids, strict=True)) | {path: raw[path] for path in paths if path in raw}
             index.git("read-tree", side.files)
             index.put(b"%s %s 0\t%s" % (mode, whole[path].encode(), path) for path, mode, *_ in index.entries() if path in whole)
-            made.append(unusable.tree_of(index))
+            made.append(index.write_tree())
     return made[0], made[1]
 
 

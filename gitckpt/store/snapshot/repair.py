@@ -1,17 +1,17 @@
-"""Objects of a snapshot that are damaged in the repository, written anew while the files are at hand.
+"""Write objects of a snapshot that are damaged again, while the worktree has the files.
 
-git takes an object to be there as soon as a file has its name: what a power cut emptied, no `git add` writes again.
+git takes an object to be there as soon as a file has its name: no `git add` writes again what a power cut has emptied.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection
+import os
+import re
 
-from gitckpt.git.damage import integrity, salvage, unusable
-from gitckpt.git.damage.salvage import Salvage
-from gitckpt.git.objects.encoding import DIRECTORY, GITLINK, MalformedTree, decode_tree
-from gitckpt.model.errors import BusyError, CkptError, WorktreeError
-from gitckpt.model.values import dataclass
+from gitckpt.git import damage
+from gitckpt.git.objects.encoding import DIRECTORY, GITLINK, MalformedTree, decode_tree, object_id
+from gitckpt.model.errors import CkptError, WorktreeError
+from gitckpt.model.names import quoted
 from gitckpt.store.snapshot import manifest
 
 TYPE_CHECKING = False
@@ -20,166 +20,110 @@ if TYPE_CHECKING:
     from gitckpt.git.repository import Repository
     from gitckpt.model.checkpoint import Checkpoint
 
-_WRITTEN = "the object {oid} was missing or damaged in the repository, and was written anew from {where}"
-_ASIDE = "the object {oid} was damaged in the repository, and is written anew; what was left of it is in {rest}"
-_BESIDE = "the object {oid} was damaged in a pack, and is written anew beside it"
-_NEEDLESS = "; what was saved does not need it, its commit does: look for it elsewhere: git ckpt verify --repair"
-_BEFORE = "; what was saved does not need it, the history of its commit does: look for it elsewhere: git ckpt verify --repair"
-_SHOWN = 3
-_PLACES = (b"files/", b"raw/", *(b"index/%d/" % stage for stage in range(4)))
-"""Where the paths of a worktree stand in a snapshot."""
+_SNAPSHOT = re.compile(rb"^(files|raw|index/[0-3])/")
+"""What the paths of a worktree stand behind in the tree of a snapshot."""
 
 
-def failure(repository: Repository, objects: Objects, checkpoint: Checkpoint | None) -> CkptError:
-    """Returns why a worktree could not be captured for good.
-
-    Args:
-        repository: seen from it.
-        checkpoint: the last one that was recorded of it; None where there was none.
-    """
-    lost = _lost(repository, objects, checkpoint).objects if checkpoint is not None else {}
-    with Salvage(repository) as found:
-        left = {oid: lost[oid] for oid in lost.keys() - found.find_in_files(repository, lost)}
-    for oid, paths in sorted(left.items()):
-        return _nowhere(oid, paths)
-    return BusyError("HEAD moves, or objects are pruned, as fast as they are written", hint="wait for its end, then run it again")
-
-
-def make_way(repository: Repository, objects: Objects, oid: str) -> str | None:
-    """Writes an object anew that git met, or puts it aside where a capture writes it; returns a sentence, None where neither is possible.
-
-    Args:
-        repository: seen from the worktree.
-        oid: of the object.
-    """
-    with Salvage(repository) as found:
-        for each, where in found.find([oid], {}).items():
-            found.put(each)
-            return _WRITTEN.format(oid=oid, where=where)
-    if oid in _below(objects, manifest.base_tree(repository, "HEAD"), repository.object_format, set()):
-        return None  # nobody writes that again, and what is left of it may be all there is
-    rest = salvage.put_aside(repository, oid)
-    return _ASIDE.format(oid=oid, rest=rest) if rest is not None else None
-
-
-def mend(repository: Repository, objects: Objects, checkpoint: Checkpoint) -> list[str]:
-    """Writes lost objects anew, or puts what is damaged aside where a capture writes it; returns a sentence about each."""
-    lost = _lost(repository, objects, checkpoint)
-    left = lost.objects
-    said = _write_anew(repository, left)
-    for oid in sorted(oid for oid, paths in left.items() if not paths and oid not in lost.committed):
-        rest = salvage.put_aside(repository, oid)
-        if rest is None:
-            unusable.note(repository, oid)
-        said.append(_ASIDE.format(oid=oid, rest=rest) if rest is not None else _BESIDE.format(oid=oid))
-    return said
-
-
-def mend_committed(
-    repository: Repository, objects: Objects, checkpoint: Checkpoint, lost: Collection[str], before: Collection[str] = ()
-) -> list[str]:
-    """Writes objects anew that a commit has; returns a sentence about each, and about the first that are nowhere, and not needed.
+def write_again(repository: Repository, objects: Objects, checkpoint: Checkpoint) -> tuple[list[str], CkptError | None]:
+    """Write damaged objects again from files, and move damaged trees aside for the next capture to write.
 
     Args:
         repository: seen from the worktree that was captured.
         checkpoint: was recorded just now.
-        lost: objects that cannot be read; what neither the commit nor the snapshot needs is left alone.
-        before: those that only the commits before it have.
+
+    Returns:
+        A sentence for each object that is or will be written, and an error that names one whose content is nowhere.
 
     Raises:
-        WorktreeError: the snapshot needs one that is nowhere.
+        GitError: an object cannot be written.
     """
-    base = manifest.base_tree(repository, checkpoint.git_sha)
-    trees: set[str] = set()
-    committed = _below(objects, base, repository.object_format, trees, b"files")
-    left = {oid: committed[oid] for oid in lost if oid in committed}
-    said = _write_anew(repository, left)
-    needed = _below(objects, checkpoint.tree, repository.object_format, trees) if left and checkpoint.tree is not None else committed
-    for oid in sorted(left.keys() & needed.keys()):
-        raise _nowhere(oid, left[oid])
-    history: dict[str, set[bytes]] = {oid: set() for oid in before if oid not in committed}
-    said += _write_anew(repository, history)
-    said += [f"{_nowhere(oid, ()).message}{_BEFORE}" for oid in sorted(history)[:_SHOWN]]
-    said += [f"{_nowhere(oid, left[oid]).message}{_NEEDLESS}" for oid in sorted(left)[:_SHOWN]]
-    return said
+    messages = []
+    error: CkptError | None = None
+    for oid, (paths, is_committed) in sorted(_damaged(repository, objects, checkpoint).items()):
+        source = next((path for path in paths if _write_file(repository, objects, oid, path)), None)
+        if source is not None:
+            messages.append(f"the object {oid} was missing or damaged, and was written again from {quoted(source)}")
+        elif not paths and not is_committed and damage.move_aside(repository, oid):
+            messages.append(f"the object {oid} was damaged, and is written again; its file is in {repository.private_dir}/damaged")
+        else:
+            error = _nowhere(oid, paths)
+    return messages, error
 
 
-def _write_anew(repository: Repository, lost: dict[str, set[bytes]]) -> list[str]:
-    """Writes those of some objects anew whose content is found, and takes them out; returns a sentence about each."""
-    said = []
-    with Salvage(repository) as found:
-        for oid in sorted(found.find_in_files(repository, lost)):
-            found.put(oid)
-            where = min(lost.pop(oid) or [b"a file"]).decode("utf-8", "replace")
-            said.append(_WRITTEN.format(oid=oid, where=where))
-        for oid, place in sorted(found.find(lost, lost).items()):
-            found.put(oid)
-            del lost[oid]
-            said.append(_WRITTEN.format(oid=oid, where=place))
-    return said
-
-
-def _nowhere(oid: str, paths: Collection[bytes]) -> WorktreeError:
-    where = b", ".join(sorted(paths)[:3]).decode("utf-8", "replace")
-    return WorktreeError(
-        f"the object {oid}{f' of {where}' if where else ''} is missing or damaged, and no file has its content",
-        hint="look for it elsewhere: git ckpt verify --repair; if it was staged, stage it anew: git add",
+def make_way(repository: Repository, objects: Objects, oid: str) -> bool:
+    """Move a damaged object aside that git met, so that a capture writes it; not one of HEAD, which no capture writes."""
+    return oid not in _listed(objects, manifest.base_tree(repository, "HEAD"), repository.object_format, set()) and damage.move_aside(
+        repository, oid
     )
 
 
-@dataclass(frozen=True, slots=True)
-class _Lost:
-    """What cannot be read.
+def _damaged(repository: Repository, objects: Objects, checkpoint: Checkpoint) -> dict[str, tuple[list[bytes], bool]]:
+    """Return the objects that cannot be read of those that a snapshot adds to its commit, and of the trees of both.
 
-    Attributes:
-        objects: their oids; of blobs, the paths of their files.
-        committed: those that the commit has, too, so that no capture writes them again.
+    Each has its paths in the worktree, none for a tree, and whether the commit has it.
     """
-
-    objects: dict[str, set[bytes]]
-    committed: Collection[str]
-
-
-def _lost(repository: Repository, objects: Objects, checkpoint: Checkpoint) -> _Lost:
-    """Returns the objects that cannot be read of those which a snapshot adds to its commit, and of the trees of both."""
     if checkpoint.tree is None:
-        return _Lost({}, ())
-    base = manifest.base_tree(repository, checkpoint.git_sha)
-    trees: set[str] = set()
-    own = _below(objects, checkpoint.tree, repository.object_format, trees)
-    known = _below(objects, base, repository.object_format, trees)
-    lost = integrity.damaged(repository, sorted({oid for oid in own if oid not in known} | trees))
-    return _Lost({oid: own.get(oid, set()) if oid not in trees else set() for oid in lost}, known)
+        return {}
+    broken: set[str] = set()
+    own = _listed(objects, checkpoint.tree, repository.object_format, broken)
+    committed = _listed(objects, manifest.base_tree(repository, checkpoint.git_sha), repository.object_format, broken)
+    suspects = sorted(broken.union(own.keys() - committed.keys()))
+    return {oid: (own.get(oid, []), oid in committed) for oid in damage.unreadable(repository, suspects)}
 
 
-def _below(objects: Objects, tree: str, object_format: str, unreadable: set[str], at: bytes = b"") -> dict[str, set[bytes]]:
-    """Returns the objects of a tree, which stands at a path of a snapshot, with paths in the worktree; notes trees that cannot be read."""
-    found: dict[str, set[bytes]] = {}
-    level: dict[str, set[bytes]] = {tree: {at}}
+def _listed(objects: Objects, root: str, object_format: str, broken: set[str]) -> dict[str, list[bytes]]:
+    """Return the objects of a tree, each blob with its paths; add the trees that cannot be read to `broken`."""
+    listed: dict[str, list[bytes]] = {}
+    level: dict[str, bytes] = {root: b""}
     while level:
-        below: dict[str, set[bytes]] = {}
-        for (oid, paths), read in zip(level.items(), objects.read(list(level), None), strict=True):
-            found.setdefault(oid, set())
-            if read is None or read[0] != "tree":
-                unreadable.add(oid)
-                continue
+        below: dict[str, bytes] = {}
+        for (oid, path), entry in zip(level.items(), objects.read(list(level), None), strict=True):
+            listed[oid] = []
             try:
-                entries = decode_tree(read[1], object_format)
+                entries = decode_tree(entry[1], object_format) if entry is not None and entry[0] == "tree" else None
             except MalformedTree:
-                unreadable.add(oid)
-                continue
-            for name, (mode, child) in entries.items():
-                if mode == GITLINK:
-                    continue
-                inner = {b"/".join([path, name]) if path else name for path in paths}
+                entries = None
+            if entries is None:
+                broken.add(oid)
+            for name, (mode, child) in (entries or {}).items():
+                inner = b"/".join([path, name]) if path else name
                 if mode == DIRECTORY:
-                    below.setdefault(child, set()).update(inner)
-                else:
-                    found.setdefault(child, set()).update(_in_worktree(inner))
-        level = below
-    return found
+                    below.setdefault(child, inner)
+                elif mode != GITLINK:
+                    listed.setdefault(child, []).append(_SNAPSHOT.sub(b"", inner))
+        level = {oid: path for oid, path in below.items() if oid not in listed}
+    return listed
 
 
-def _in_worktree(paths: Collection[bytes]) -> set[bytes]:
-    """Returns the paths as the worktree has them."""
-    return {path.removeprefix(place) for path in paths for place in _PLACES if path.startswith(place)}
+def _write_file(repository: Repository, objects: Objects, oid: str, path: bytes) -> bool:
+    """Write the blob of a file, as it is or as git converts it, if that is the object which is wanted."""
+    whole = os.path.join(os.fsencode(repository.worktree or ""), path)
+    try:
+        data = os.readlink(whole) if os.path.islink(whole) else _read(whole)
+    except OSError:
+        return False
+    if object_id("blob", data, repository.object_format) == oid:
+        damage.move_aside(repository, oid)
+        objects.write([("blob", data)])  # also beside a damaged pack, where git would write nothing
+        return True
+    words = ("-c", "core.safecrlf=false", "hash-object", "--stdin", f"--path={os.fsdecode(path)}")
+    if repository.git.run(*words, data=data, ok=(0, 1, 128)).out.decode("ascii").strip() != oid:
+        return False
+    damage.move_aside(repository, oid)
+    repository.git.run(*words, "-w", data=data)
+    return True
+
+
+def _read(path: bytes) -> bytes:
+    if not os.path.isfile(path):
+        raise OSError
+    with open(path, "rb") as file:
+        return file.read()
+
+
+def _nowhere(oid: str, paths: list[bytes]) -> WorktreeError:
+    where = ", ".join(quoted(path) for path in sorted(set(paths))[:3])
+    return WorktreeError(
+        f"the object {oid}{f' of {where}' if where else ''} is missing or damaged, and no file has its content",
+        hint="if it was staged, stage it again: git add; else fetch it from a clone, see how: git ckpt verify --contents",
+    )

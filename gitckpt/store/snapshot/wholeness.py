@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from gitckpt.git.graph import partial
+from gitckpt.git import damage
 from gitckpt.git.objects import diff, pack
 from gitckpt.git.objects.anchor import gc_is_running
-from gitckpt.git.objects.encoding import DIRECTORY, OVERSIZED, Entries, MalformedTree, decode_tree, object_id
+from gitckpt.git.objects.encoding import DIRECTORY, Entries, MalformedTree, decode_tree
 from gitckpt.git.process import GitError
 from gitckpt.git.repository import Repository
 from gitckpt.git.worktree import modules
@@ -20,10 +20,6 @@ if TYPE_CHECKING:
     from gitckpt.model.checkpoint import Checkpoint
 
     Parts = Callable[[str, str], Collection[str] | None]
-
-
-_FEW, _LARGE = 200, 32 << 20
-"""So many objects, of so many bytes, are read sooner than a process starts that reads them as they come."""
 
 
 def is_whole(repository: Repository, checkpoint: Checkpoint, parts: Parts = lambda _commit, _files: None) -> bool:
@@ -45,19 +41,7 @@ def is_whole(repository: Repository, checkpoint: Checkpoint, parts: Parts = lamb
     # In this order: a gc that is over by the first question has deleted all it will by the second.
     if own and gc_is_running(repository.common_dir) and pack.hold(repository, own) is None:
         return False
-    if len(own) <= _FEW:
-        for oid, read in zip(own, repository.cat_file.contents(list(own), _LARGE), strict=True):
-            if read is not None and read[1] == OVERSIZED:
-                break
-            if read is None and partial.promisor(repository) is not None:
-                break
-            if read is None or object_id(read[1], read[2], repository.object_format) != oid:
-                return False
-        else:
-            return True
-    from gitckpt.git.damage import integrity  # threads and hashes: not for the few files of most checkpoints
-
-    return not integrity.damaged(repository, own)
+    return not damage.unreadable(repository, list(own))
 
 
 def hold(repository: Repository, objects: Objects, tree: str, commit: str) -> bool:

@@ -162,7 +162,7 @@ def _clean_at(inner: AnyCheckpoints, commit: str, path: str) -> Checkpoint:
         known = _known(inner, (commit, None), worktree)
         return known or inner.record(_LABEL, {"path": path}, worktree=worktree, trigger=SUBMODULE, base=commit)
 
-    return assurance.recorded(inner.repository, inner.objects, attempt, inner.remove, inner.announce, may_be_known=True)
+    return assurance.recorded(inner.repository, inner.objects, attempt, inner.remove, inner.announce)
 
 
 def _checkpoint_of(inner: AnyCheckpoints, path: str, limits: Limits) -> Checkpoint:
@@ -174,7 +174,7 @@ def _checkpoint_of(inner: AnyCheckpoints, path: str, limits: Limits) -> Checkpoi
             raise CkptError(worktree.degraded)
         return _known(inner, inner.objects.head(), worktree) or inner.record(_LABEL, {"path": path}, worktree=worktree, trigger=SUBMODULE)
 
-    return assurance.recorded(inner.repository, inner.objects, attempt, inner.remove, inner.announce, may_be_known=True)
+    return assurance.recorded(inner.repository, inner.objects, attempt, inner.remove, inner.announce)
 
 
 def _known(inner: AnyCheckpoints, head: tuple[str, str | None], worktree: Worktree) -> Checkpoint | None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from gitckpt.git.damage import unusable
 from gitckpt.git.process import GitError
 from gitckpt.git.repository import OF_A_WORKTREE, Repository
 from gitckpt.git.worktree import intent, modules, operation, provenance
@@ -111,10 +110,10 @@ def _capture_index(repository: Repository, objects: Objects, commit: str) -> Wor
         for number, lines in sorted(staged.items()):
             index.git("read-tree", "--empty")
             index.put(lines)
-            trees[number] = unusable.tree_of(index)
+            trees[number] = index.write_tree()
         index.put(line for stage in (1, 3, 2) for line in staged.get(stage, ()))  # ours, where there are several
         index.put(staged.get(0, ()))
-        files = unusable.tree_of(index)
+        files = index.write_tree()
     if (not trees or trees == {0: base}) and not flags and not under_way:
         return Worktree(dirty=False)
     found = Contents(files, trees, flags, operation=operation.collect(repository) if under_way else {})

@@ -24,7 +24,7 @@ def verify(
     ids: Annotated[list[str] | None, typer.Argument(metavar="[ID…]", help="Only these checkpoints, or runs.")] = None,
     repair: Annotated[
         bool,
-        typer.Option("--repair", help="Mend what is derived, or damaged with its content elsewhere; no checkpoint is changed or deleted."),
+        typer.Option("--repair", help="Mend what is derived; no checkpoint is changed or deleted."),
     ] = False,
     contents: Annotated[bool, typer.Option("--contents", help="Read every object of the repository, too.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,

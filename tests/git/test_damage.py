@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from gitckpt.git.damage import integrity
+from gitckpt.git import damage
 from gitckpt.git.repository import Repository
 from tests.conftest import Checkout
 from tests.damaging import KINDS, place_of, spoil
@@ -39,14 +39,13 @@ def test_nothing_is(make_checkout: Callable[..., Checkout], opened: Callable[...
         checkout.git("gc", "--quiet")
     repository = opened(checkout)
     told: list[tuple[int, int]] = []
-    assert integrity.damaged(repository, progress=lambda count, of: told.append((count, of))) == set()
-    assert integrity.look(repository) == integrity.Damage({}, {}, frozenset())
-    there = len(integrity.present(repository))
-    assert told[-1] == (there, there)
+    assert damage.all_unreadable(repository, lambda count, of: told.append((count, of))) == set()
+    assert damage.empty_files(repository) == {}
+    assert told[-1][0] == told[-1][1] > 150
 
 
 def test_nothing_is_where_nothing_is(make_checkout: Callable[..., Checkout], opened: Callable[..., Repository]) -> None:
-    assert integrity.damaged(opened(make_checkout())) == set()
+    assert damage.all_unreadable(opened(make_checkout())) == set()
 
 
 @pytest.mark.sampled(2)
@@ -58,9 +57,8 @@ def test_loose_ones(make_checkout: Callable[..., Checkout], opened: Callable[...
     for oid in hit:
         spoil(place_of(checkout, oid), how)
     repository = opened(checkout)
-    assert integrity.damaged(repository) == set(hit)
-    seen = integrity.look(repository)
-    assert (set(seen.empty), set(seen.lost)) == ((set(hit), set(hit)) if how == "empty" else (set(), set()))
+    assert damage.all_unreadable(repository) == set(hit)
+    assert set(damage.empty_files(repository)) == (set(hit) if how == "empty" else set())
 
 
 def test_one_with_the_content_of_another(main_checkout: Checkout, repository: Repository) -> None:
@@ -68,7 +66,7 @@ def test_one_with_the_content_of_another(main_checkout: Checkout, repository: Re
     one, two = filled(main_checkout, 2)
     place_of(main_checkout, one).chmod(0o644)
     place_of(main_checkout, one).write_bytes(place_of(main_checkout, two).read_bytes())
-    assert integrity.damaged(repository) == {one}
+    assert damage.all_unreadable(repository) == {one}
 
 
 def test_packed_ones(main_checkout: Checkout, repository: Repository) -> None:
@@ -82,48 +80,16 @@ def test_packed_ones(main_checkout: Checkout, repository: Repository) -> None:
     with pack.open("r+b") as file:
         file.seek(int(offset) + int(size) // 2)
         file.write(b"\xff\0\xff")
-    assert oid in integrity.damaged(repository)
-    assert integrity.look(repository).lost == frozenset()  # the pack still ends as its index says
+    assert oid in damage.all_unreadable(repository)
     main_checkout.git("fsck", ok=(1, 2, 3, 4, 5, 6, 7))
-
-
-@pytest.mark.sampled(2)
-@pytest.mark.parametrize("ending", [".pack", ".idx"])
-@pytest.mark.parametrize("left", [0, 10, 1000])
-def test_packs_that_are_cut_off(main_checkout: Checkout, repository: Repository, ending: str, left: int) -> None:
-    oids = set(filled(main_checkout, 30))
-    main_checkout.git("gc", "--quiet")
-    file = only_pack(main_checkout, ending)
-    file.chmod(0o644)
-    os.truncate(file, left)
-    seen = integrity.look(repository)
-    if ending == ".idx" and left < 40:
-        assert (seen.packs, seen.lost) == ({str(file): "is cut off"}, frozenset())
-    else:
-        pack = str(file.with_suffix(".pack"))
-        assert seen.packs == {pack: "is cut off, or not the one that its index describes"}
-        assert oids <= seen.lost or ending == ".idx"
 
 
 def test_what_is_there_twice_is_read_where_it_is_whole(main_checkout: Checkout, repository: Repository) -> None:
     oid = filled(main_checkout, 1)[0]
     main_checkout.git("repack", "--quiet")
     spoil(place_of(main_checkout, oid), "empty")
-    assert integrity.damaged(repository) == set()
-    seen = integrity.look(repository)
-    assert (seen.empty, seen.lost) == ({oid: str(place_of(main_checkout, oid))}, frozenset())
-
-
-def test_of_a_store_that_is_borrowed_from(main_checkout: Checkout, tmp_path: Path, opened: Callable[..., Repository]) -> None:
-    oid = filled(main_checkout, 1)[0]
-    main_checkout.git("clone", "--quiet", "--shared", ".", str(tmp_path / "one"))
-    Checkout(tmp_path / "one").git("clone", "--quiet", "--shared", ".", str(tmp_path / "two"))
-    borrower = opened(tmp_path / "two")
-    assert [os.path.realpath(place) for place in integrity.stores(borrower)] == [
-        os.path.realpath(path / ".git/objects") for path in (tmp_path / "two", tmp_path / "one", main_checkout.path)
-    ]
-    spoil(place_of(main_checkout, oid), "empty")
-    assert integrity.look(borrower).lost == frozenset([oid])
+    assert damage.all_unreadable(repository) == set()
+    assert damage.empty_files(repository) == {oid: str(place_of(main_checkout, oid))}
 
 
 def test_what_a_gc_deletes_meanwhile_is_no_damage(main_checkout: Checkout, repository: Repository) -> None:
@@ -136,5 +102,20 @@ def test_what_a_gc_deletes_meanwhile_is_no_damage(main_checkout: Checkout, repos
         place_of(main_checkout, gone).unlink(missing_ok=True)
         once.clear()
 
-    assert integrity.damaged(repository, progress=progress) == {hit}
-    assert integrity.damaged(repository, [hit, gone]) == {hit, gone}
+    assert damage.all_unreadable(repository, progress) == {hit}
+    assert damage.unreadable(repository, [hit, gone]) == {hit, gone}
+
+
+def test_a_large_one(main_checkout: Checkout, repository: Repository, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(damage, "_LARGE", 1000)
+    whole, hit = (main_checkout.git("hash-object", "-w", "--stdin", data=os.urandom(5000)) for _ in range(2))
+    spoil(place_of(main_checkout, hit), "flipped")
+    assert damage.unreadable(repository, [whole, hit]) == {hit}
+
+
+def test_what_is_moved_aside_is_kept(main_checkout: Checkout, repository: Repository) -> None:
+    oid = filled(main_checkout, 1)[0]
+    content = place_of(main_checkout, oid).read_bytes()
+    assert damage.move_aside(repository, oid)
+    assert not damage.move_aside(repository, oid)
+    assert (main_checkout.path / ".git/ckpt/damaged" / oid).read_bytes() == content

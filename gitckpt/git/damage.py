@@ -1,0 +1,115 @@
+"""Find objects that git cannot read, and move what is left of them aside.
+
+git takes an object to be there as soon as a file has its name, and never writes it again.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+
+from gitckpt.git.command import STREAMED
+from gitckpt.git.disk import file_of
+from gitckpt.git.filesystem import names_in
+from gitckpt.git.graph import partial
+from gitckpt.git.objects.encoding import OVERSIZED, object_hash, object_id
+from gitckpt.git.process import GitError
+from gitckpt.git.repository import Repository
+
+_LARGE = 32 << 20  # in bytes: from here on, a content is not held in memory
+_CHUNK = 1 << 20
+_EVERY = 1000
+_NAME_LENGTHS = (38, 62)  # of the files of loose objects: SHA-1, SHA-256
+
+Counted = Callable[[int, int], None]
+"""Receives how many objects were read, and of how many."""
+
+
+def unreadable(repository: Repository, oids: Sequence[str], progress: Counted | None = None) -> set[str]:
+    """Return the objects that are missing, or whose content is not what the oid says.
+
+    Nothing is fetched: in a partial clone, an object that is not there is not damaged.
+    """
+    lost = set()
+    contents = repository.cat_file.contents(oids, _LARGE)
+    for count, (oid, entry) in enumerate(zip(oids, contents, strict=True), 1):
+        if entry is not None and entry[1] == OVERSIZED:
+            is_sound = _is_sound(repository, oid)
+        else:
+            is_sound = entry is not None and object_id(entry[1], entry[2], repository.object_format) == oid
+        if not is_sound:
+            lost.add(oid)
+        if progress is not None and (count % _EVERY == 0 or count == len(oids)):
+            progress(count, len(oids))
+    if lost and partial.promisor(repository) is not None:
+        lost.intersection_update(_present(repository))
+    return lost
+
+
+def all_unreadable(repository: Repository, progress: Counted | None = None) -> set[str]:
+    """Read every object of a repository, and return those that are damaged."""
+    lost = unreadable(repository, _present(repository), progress)
+    # What a gc has deleted since it was listed is not damaged.
+    return unreadable(repository, sorted(lost.intersection(_present(repository)))) if lost else lost
+
+
+def empty_files(repository: Repository) -> dict[str, str]:
+    """Return the path of each loose object of length zero, as a power cut leaves it, by oid."""
+    top = os.path.join(repository.common_dir, "objects")
+    paths = {
+        place + name: os.path.join(top, place, name)
+        for place in names_in(top)
+        if len(place) == 2
+        for name in names_in(os.path.join(top, place))
+        if len(name) in _NAME_LENGTHS
+    }
+    return {oid: path for oid, path in paths.items() if _is_empty(path)}
+
+
+def move_aside(repository: Repository, oid: str) -> bool:
+    """Move the file of a loose object to `ckpt/damaged/`, so that git writes the object again.
+
+    Raises:
+        GitError: it cannot be moved.
+    """
+    path = file_of(repository, oid)
+    target = os.path.join(repository.make_private_dir(), "damaged", oid)
+    try:
+        os.makedirs(os.path.dirname(target), exist_ok=True)
+        os.replace(path, target)
+    except FileNotFoundError:
+        return False
+    except OSError as error:
+        raise GitError(["prune"], 1, f"{path}: {error.strerror}") from None
+    return True
+
+
+def _present(repository: Repository) -> list[str]:
+    """Return all objects that have a file or an entry in a pack, damaged or not."""
+    words = ("cat-file", "--batch-all-objects", "--unordered", "--buffer")
+    done = repository.git.run(*words, "--batch-check=%(objectname)")
+    return done.out.decode("ascii").split()
+
+
+def _is_sound(repository: Repository, oid: str) -> bool:
+    """Tell whether a large object has the content that its oid names."""
+    header = repository.cat_file.info(oid)
+    if header is None:
+        return False
+    _, kind, size = header
+    digest = object_hash(repository.object_format, f"{kind} {size}\0".encode("ascii"))
+    child = repository.git.start(*STREAMED, "cat-file", kind, oid)
+    try:
+        while chunk := child.receive(_CHUNK):
+            digest.update(chunk)
+    finally:
+        child.terminate()
+        child.close()
+    return digest.hexdigest() == oid
+
+
+def _is_empty(path: str) -> bool:
+    try:
+        return os.lstat(path).st_size == 0
+    except OSError:  # a gc has come
+        return False
