@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from gitckpt.git.command import BOUNDED, Standby
 from gitckpt.git.objects.encoding import OVERSIZED
-from gitckpt.git.process import cure_of_promised
+from gitckpt.git.process import SEE_DAMAGE, cure_of_promised
 from gitckpt.model.errors import CkptError
 
 TYPE_CHECKING = False
@@ -258,5 +258,5 @@ def _ended(child: Child, *, unless: Sequence[str] = ()) -> None:
     if not any(text in complaint for text in unless):
         said = complaint.strip().splitlines()
         why = f": {said[-1].removeprefix('fatal: ')}" if said else ""
-        hint = cure_of_promised(complaint) or "check the repository: git fsck"
+        hint = cure_of_promised(complaint) or SEE_DAMAGE
         raise CkptError(f"git cat-file ended unexpectedly{why}", hint=hint) from None

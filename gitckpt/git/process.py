@@ -49,6 +49,11 @@ _UNREADABLE = "git reads no ref until that line is taken out of the file; keep a
 _SIGKILL, _SIGPIPE, _SIGTERM = 9, 13, 15  # importing `signal` for their names would cost the hook 6 ms
 
 
+_DAMAGED = ("corrupt loose object", " (stored in ", "unable to read tree", "bad object", "bad tree object")
+"""What git says of an object that is missing or damaged."""
+
+SEE_DAMAGE = "see which objects are missing or damaged: git ckpt verify --contents"
+
 _PROMISED = "could not fetch "
 """What git says of an object that a partial clone lacks, before its oid."""
 
@@ -83,7 +88,7 @@ class GitError(CkptError):
         name = next((word for word in words if not word.startswith("-") and "=" not in word), "git")
         if hint is None and ("unexpected line in" in said or "unterminated line in" in said):  # of `packed-refs`: it says in which
             hint = _UNREADABLE
-        hint = hint or cure_of_promised(said)
+        hint = hint or cure_of_promised(said) or (SEE_DAMAGE if any(text in said for text in _DAMAGED) else None)
         super().__init__(f"git {name} failed: {said}", hint=hint)
         self.command = list(command)
         self.code = code

@@ -11,7 +11,7 @@ import pytest
 
 from gitckpt.git.catfile import CatFile
 from gitckpt.git.objects.encoding import object_id
-from gitckpt.git.process import Child
+from gitckpt.git.process import SEE_DAMAGE, Child
 from gitckpt.git.repository import Repository
 from gitckpt.model.errors import CkptError
 from tests.conftest import Checkout, repository_of
@@ -136,7 +136,7 @@ class TestItsEnd:
             once.setattr(cat_file._standby, "take", take)
             with pytest.raises(CkptError) as caught:
                 cat_file.info("HEAD")
-        assert (caught.value.message, caught.value.hint) == ("git cat-file ended unexpectedly", "check the repository: git fsck")
+        assert (caught.value.message, caught.value.hint) == ("git cat-file ended unexpectedly", SEE_DAMAGE)
         assert cat_file.info("HEAD") == alive
 
     def test_a_reader_that_died_before_many_answers_is_reported(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from gitckpt.git import config
-from gitckpt.git.process import MAY_FETCH, GitError
+from gitckpt.git.process import MAY_FETCH, SEE_DAMAGE, GitError
 from gitckpt.git.repository import Repository
 from gitckpt.model.errors import WorktreeError
 from gitckpt.model.names import first_of
@@ -87,9 +87,9 @@ def fetch_for(repository: Repository, snapshot: str | None, commit: str) -> None
         fetch_missing(repository, snapshot, files[0] if files is not None else None)
 
 
-def unreachable(oids: Sequence[str]) -> WorktreeError:
+def unreachable(oids: Sequence[str], *, is_promised: bool = True) -> WorktreeError:
     """Returns the error for objects that are neither here nor to be had."""
     return WorktreeError(
         f"{len(oids)} objects of the files are missing here: {first_of(oids)}",
-        hint="this is a partial clone: run the command again where its remote can be reached",
+        hint="this is a partial clone: run the command again where its remote can be reached" if is_promised else SEE_DAMAGE,
     )

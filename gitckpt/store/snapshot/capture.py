@@ -166,7 +166,7 @@ def capture_in(
         if damaged is not None:
             raise DamagedObject(message, damaged[1]) from None
         # Without the files, a checkpoint could not be written either where the objects cannot.
-        raise WorktreeError(message, hint=None if refusal.is_unstorable(error) else _WITHOUT) from None
+        raise WorktreeError(message, hint=error.hint or (None if refusal.is_unstorable(error) else _WITHOUT)) from None
 
 
 class _Capture:

@@ -53,8 +53,8 @@ def fill(made: Repository, contents: Contents, commit: str) -> list[bytes]:
     except GitError as error:
         missing = partial.missing(made, contents.files, None)
         if missing:
-            raise partial.unreachable(missing) from None
-        raise WorktreeError(f"cannot bring back the files {contents.files}: {error.message}") from None
+            raise partial.unreachable(missing, is_promised=partial.promisor(made) is not None) from None
+        raise WorktreeError(f"cannot bring back the files {contents.files}: {error.message}", hint=error.hint) from None
 
 
 def _remove_absent(index: PrivateIndex, contents: Contents) -> None:
