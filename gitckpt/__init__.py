@@ -82,7 +82,7 @@ if TYPE_CHECKING:
     from gitckpt.store.audit.doctor import Diagnosis as Diagnosis
     from gitckpt.store.audit.verification import Report as Report
     from gitckpt.store.config.file import ConfigError as ConfigError
-    from gitckpt.store.config.looseness import Loosening as Loosening
+    from gitckpt.store.config.settings import Loosening as Loosening
     from gitckpt.store.hooks.installation import Installation as Installation
     from gitckpt.store.leases.lease import Lease as Lease
     from gitckpt.store.leases.lease import LeaseHeld as LeaseHeld
@@ -175,7 +175,7 @@ _HOMES = {
     "Diagnosis": "gitckpt.store.audit.doctor",
     "Report": "gitckpt.store.audit.verification",
     "ConfigError": "gitckpt.store.config.file",
-    "Loosening": "gitckpt.store.config.looseness",
+    "Loosening": "gitckpt.store.config.settings",
     "Installation": "gitckpt.store.hooks.installation",
     "Lease": "gitckpt.store.leases.lease",
     "LeaseHeld": "gitckpt.store.leases.lease",

@@ -306,8 +306,8 @@ def _extend_run(repository: Repository, message: str | None, event: str) -> str 
         limits = found.limits.automatic()
         if found.problem:
             _report(repository, event, found.problem)
-        if found.unapproved:
-            _report(repository, event, settings.notice(found.unapproved))
+        if found.notice:
+            _report(repository, event, found.notice)
         guard = store.leases.bound(owner.run)
         how: dict[str, Any] = {"message": message, "trigger": _trigger(event), "limits": limits, "without_files": _WITHOUT_FILES}
         try:

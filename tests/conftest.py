@@ -397,7 +397,9 @@ def allow(checkout: Checkout) -> None:
     from gitckpt.store.config import approval, settings
 
     repository = repository_of(checkout)
-    approval.note(repository, {each.digest for each in settings.read(repository).loosened}, approve=True)
+    loosened = settings.read(repository).loosened
+    if loosened is not None:
+        approval.note(repository, [loosened.digest])
 
 
 def _files(top: str) -> Iterator[tuple[str, tuple[int, str | bytes]]]:

@@ -7,9 +7,6 @@ from gitckpt.git.repository import discover, open_repository
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from gitckpt.store.config.looseness import Loosening
     from gitckpt.store.store import Store
 
 
@@ -50,30 +47,8 @@ def open_store(*, to_capture: bool = False, any_git: bool = False) -> Store:
             told.add(sentence)
             terminal.warn(sentence)
 
-    listener = Listener(tell, _ask, terminal.progress)
+    listener = Listener(tell, terminal.progress)
     checkpoints = Checkpoints(repository, adapter="plumbing", ahead=ahead, listener=listener)
     if ahead is not None:
         checkpoints.refs.warm_up()
     return Store(checkpoints)
-
-
-def _ask(loosened: Sequence[Loosening]) -> bool | None:
-    """Asks the person at the terminal, once, whether `gitckpt.toml` may loosen what is built in."""
-    if not terminal.may_ask():
-        return None
-    told = ["gitckpt.toml is looser than what is built in:", *(f"  {line}" for line in loosening_lines(loosened))]
-    said = terminal.ask("Shall that apply, here on this machine? [y/N] ", told=told)
-    return None if said is None else said.lower() in ("y", "yes")
-
-
-def loosening_lines(loosened: Sequence[Loosening]) -> list[str]:
-    """Returns what a file loosens, a line for each value, whole: who approves it has to see all of it."""
-    return [f"{each.key}: {each.effect}: {_difference(each)}" for each in loosened]
-
-
-def _difference(each: Loosening) -> str:
-    if not isinstance(each.value, list):
-        return f"{each.value}, not {each.instead}"
-    more = [pattern for pattern in each.value if pattern not in each.instead]
-    less = [pattern for pattern in each.instead if pattern not in each.value]
-    return "; ".join(f"{word} {', '.join(names)}" for word, names in (("with", more), ("without", less)) if names)

@@ -131,10 +131,10 @@ class Checkpoints:
 
     @cached_property
     def rules(self) -> Rules:
-        """The settings, of which a person is told where `gitckpt.toml` loosens them."""
+        """The settings; the listener is told what of them does not apply."""
         from gitckpt.store.config.rules import Rules  # not for those who neither capture nor expire
 
-        return Rules(self.repository, self._listener.tell, self._listener.ask)
+        return Rules(self.repository, self._listener.tell)
 
     def __enter__(self) -> Self:
         return self

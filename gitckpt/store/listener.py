@@ -1,4 +1,4 @@
-"""Whoever a store speaks to while it works; by default nobody. Imported by all who record."""
+"""What a store calls to tell something while it works; by default nothing."""
 
 from __future__ import annotations
 
@@ -6,17 +6,14 @@ from gitckpt.model.arguments import require_callable
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from gitckpt.store.config.looseness import Loosening
+    from collections.abc import Callable
 
 
 class Listener:
-    """Somebody who is told things, and may be asked; for `Store.open`. What is called may come from any thread that uses the store.
+    """Functions that a store calls, from any thread that uses it; for `Store.open`.
 
     Args:
         tell: is told, a sentence at a time, what was done unasked (the log has it, too), and what of the settings does not apply.
-        ask: is asked once whether `gitckpt.toml` may loosen what is built in; None means that nobody was there to ask.
         progress: is given a line to show for what takes long, which the next one replaces; "" ends it.
 
     Raises:
@@ -26,11 +23,9 @@ class Listener:
     def __init__(
         self,
         tell: Callable[[str], object] = lambda _: None,
-        ask: Callable[[Sequence[Loosening]], bool | None] = lambda _: None,
         progress: Callable[[str], object] = lambda _: None,
     ) -> None:
-        for name, call in (("tell", tell), ("ask", ask), ("progress", progress)):
+        for name, call in (("tell", tell), ("progress", progress)):
             require_callable(name, call)
         self.tell = tell
-        self.ask = ask
         self.progress = progress

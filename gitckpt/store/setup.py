@@ -36,7 +36,6 @@ def install(repository: Repository, mode: str) -> Installation:
     path = _file(repository)
     if path is None or (os.path.lexists(path) and settings.read(repository).error is not None):
         return done  # the caller tells what is wrong with the file, which stays as it is
-    settings.approve_template(repository)
     if not settings.write_template(path):
         return done
     return replace(done, changed=[*done.changed, f"wrote {path}: settings for everybody, to be committed"])

@@ -6,18 +6,18 @@ import contextlib
 from collections.abc import Collection
 from types import NoneType
 
-from gitckpt.model.arguments import instances, require, require_callable, require_path, require_text, strings
+from gitckpt.model.arguments import require, require_callable, require_path, require_text, strings
 from gitckpt.model.errors import BusyError
 from gitckpt.store.checkpoints import Checkpoints
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
 
     from gitckpt.model.policy import Policy
     from gitckpt.store.audit.doctor import Diagnosis
     from gitckpt.store.audit.verification import Report
-    from gitckpt.store.config.looseness import Loosening
+    from gitckpt.store.config.settings import Loosening
     from gitckpt.store.hooks.installation import Installation
     from gitckpt.store.retention.expiry import Expired
     from gitckpt.store.usage.usage import Usage
@@ -83,13 +83,13 @@ class Upkeep:
         require_path("what", what)
         return Settled(self._checkpoints.repository).settle(what)
 
-    def loosened(self) -> Sequence[Loosening]:
-        """Returns where `gitckpt.toml`, as it is in this worktree, is looser than what is built in: more expires, or more is captured.
+    def loosened(self) -> Loosening | None:
+        """Return what `gitckpt.toml` of this worktree loosens; None where nothing.
 
-        What of that is not approved does not apply. Values of `git config ckpt.*`, and those that a program hands over, are its user's own.
+        Values of `git config ckpt.*`, and those that a program passes, are its user's own.
 
         Raises:
-            UsageError: the settings cannot be understood.
+            UsageError: the settings have a mistake.
         """
         from gitckpt.store.config import settings
 
@@ -97,25 +97,28 @@ class Upkeep:
         found.require_correct()
         return found.loosened
 
-    def allow(self, loosened: Collection[Loosening]) -> None:
-        """Approves, on this machine and for all worktrees of the repository, that `gitckpt.toml` loosens what is built in.
+    def allow(self, loosened: Loosening) -> None:
+        """Allow these values in all worktrees of this clone, until one of them changes.
 
         Args:
-            loosened: what `loosened` returned. Another value, in whatever commit, needs approval of its own.
+            loosened: what `loosened` returned.
 
         Raises:
-            UsageError: it is nothing that `loosened` returns.
-            CkptError: it cannot be noted.
+            UsageError: it is something else.
+            CkptError: it cannot be written.
         """
         from gitckpt.store.config import approval
-        from gitckpt.store.config.looseness import Loosening
+        from gitckpt.store.config.settings import Loosening
 
-        require("loosened", loosened, Collection, "what Store.loosened returned")
-        approved = {each.digest for each in instances("loosened", loosened, Loosening, "a Loosening")}
-        approval.note(self._checkpoints.repository, approved, approve=True)
+        require("loosened", loosened, Loosening, "what Store.loosened returned")
+        approval.note(self._checkpoints.repository, [loosened.digest])
 
     def disallow(self) -> bool:
-        """Forgets all that was approved or declined here, on this machine; tells whether there was anything. Errors: as `allow`."""
+        """Allow nothing any more in this clone; tell whether anything was allowed.
+
+        Raises:
+            CkptError: it cannot be written.
+        """
         from gitckpt.store.config import approval
 
         return approval.forget(self._checkpoints.repository)

@@ -1,12 +1,8 @@
-"""`git ckpt allow`, what is asked at a terminal, and what is said where there is none."""
+"""`git ckpt allow`, and the line of commands that go by settings which are not allowed."""
 
 from __future__ import annotations
 
 import json
-import os
-import pty
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -15,7 +11,7 @@ import pytest
 from gitckpt.git.repository import discover
 from gitckpt.store.config import approval, settings
 from gitckpt.store.snapshot.limits import SECRETS
-from tests.cli.conftest import PROJECT, Ckpt, Outcome
+from tests.cli.conftest import Ckpt, Outcome
 from tests.conftest import Checkout, allow
 
 LOOSE = r"""
@@ -30,10 +26,10 @@ retention = "1d"
 name = "a"
 run = "true"
 """.replace("@", json.dumps(["*.mine", *(name for name in SECRETS if name not in ("*.keystore", "*.kdbx"))]))
-SHOWN = r"""retention.keep_last: fewer of the newest checkpoints stay: 3, not 100
-snapshot.include: ignored files, and those whose names look like secrets, are captured: with *.log, a\x1b[31mb
-snapshot.secrets: fewer names look like secrets, and those files are captured: without *.keystore, *.kdbx
-pipelines.ci.retention: complete runs of the pipeline go sooner, with their worktrees: 1d, not 7d
+SHOWN = r"""retention.keep_last: 3, not 100
+snapshot.include: with *.log, a\x1b[31mb
+snapshot.secrets: without *.keystore, *.kdbx
+pipelines.ci.retention: 1d, not 7d
 """
 LINE = (
     "gitckpt.toml loosens retention.keep_last, snapshot.include, snapshot.secrets and 1 more; "
@@ -47,19 +43,20 @@ def loose(checkout: Checkout) -> Checkout:
     return checkout
 
 
-def unapproved(checkout: Checkout) -> int:
-    return len(settings.read(discover(str(checkout.path))).unapproved)
+def is_allowed(checkout: Checkout) -> bool:
+    return settings.read(discover(str(checkout.path))).notice == ""
 
 
 def test_it_shows_all_of_it_and_allows_that(loose: Checkout, ckpt: Ckpt) -> None:
     said = "built-in values apply until you allow that: git ckpt allow\n"
     assert ckpt("allow", "--dry-run", at=loose) == Outcome(0, SHOWN, said)
-    assert unapproved(loose) == 4
-    assert ckpt("allow") == Outcome(0, SHOWN, "allowed on this machine; to take it back: git ckpt allow --forget\n")
-    assert unapproved(loose) == 0
+    assert not is_allowed(loose)
+    said = "allowed in this clone until a value changes; to take it back: git ckpt allow --forget\n"
+    assert ckpt("allow") == Outcome(0, SHOWN, said)
+    assert is_allowed(loose)
     assert ckpt("allow") == Outcome(0, SHOWN, "all of it was allowed before\n")
     assert ckpt("allow", "--forget") == Outcome(0, "", "built-in values apply again where gitckpt.toml is looser\n")
-    assert unapproved(loose) == 4
+    assert not is_allowed(loose)
     assert ckpt("allow", "--forget") == Outcome(0, "", "nothing was allowed here\n")
 
 
@@ -73,16 +70,18 @@ def test_a_file_that_loosens_nothing(main_checkout: Checkout, ckpt: Ckpt) -> Non
 
 def test_as_json(checkout: Checkout, ckpt: Ckpt) -> None:
     checkout.write("gitckpt.toml", '[retention]\nkeep_last = 3\n[snapshot]\ninclude = ["*.log"]\n')
-    fewer, more = "fewer of the newest checkpoints stay", "ignored files, and those whose names look like secrets, are captured"
     for words, allowed in ((["--dry-run"], False), ([], True), (["--dry-run"], True)):
         done = ckpt("allow", "--json", *words, at=checkout)
         assert (done.code, done.err) == (0, "")
         assert json.loads(done.out) == {
+            "allowed": allowed,
             "loosened": [
-                {"key": "retention.keep_last", "value": 3, "instead": 100, "effect": fewer, "allowed": allowed},
-                {"key": "snapshot.include", "value": ["*.log"], "instead": [], "effect": more, "allowed": allowed},
-            ]
+                {"key": "retention.keep_last", "value": 3, "instead": 100},
+                {"key": "snapshot.include", "value": ["*.log"], "instead": []},
+            ],
         }
+    checkout.write("gitckpt.toml", "")
+    assert json.loads(ckpt("allow", "--json").out) == {"allowed": True, "loosened": []}
 
 
 @pytest.mark.parametrize("other", ["--dry-run", "--json"])
@@ -144,65 +143,3 @@ def test_doctor_finds_it(loose: Checkout, ckpt: Ckpt) -> None:
 def test_a_file_with_mistakes(main_checkout: Checkout, ckpt: Ckpt, words: list[str], code: int) -> None:
     main_checkout.write("gitckpt.toml", "[retention]\nkeep_last = 'x'\n")
     assert ckpt(*words, at=main_checkout).code == code
-
-
-def at_terminal(checkout: Checkout, typed: str, *args: str) -> tuple[int, str]:
-    """Runs `git ckpt` at a terminal where somebody types; returns its exit code and what it wrote there."""
-    leader, follower = pty.openpty()
-    os.write(leader, typed.encode())
-    done = subprocess.run(
-        [sys.executable, "-m", "gitckpt", *args],
-        cwd=checkout.path,
-        stdin=follower,
-        stdout=subprocess.DEVNULL,
-        stderr=follower,
-        env=os.environ | {"PYTHONPATH": str(PROJECT), "NO_COLOR": "1"},
-        check=False,
-    )
-    os.close(follower)
-    said = b""
-    try:
-        while chunk := os.read(leader, 65536):
-            said += chunk
-    except OSError:  # all of it was read
-        pass
-    os.close(leader)
-    return done.returncode, said.decode().replace("\r\n", "\n")
-
-
-QUESTION = (
-    "gitckpt.toml is looser than what is built in:\n"
-    + "".join(f"  {line}\n" for line in SHOWN.splitlines())
-    + "Shall that apply, here on this machine? [y/N] "
-)
-
-
-@pytest.mark.sampled(2)
-@pytest.mark.parametrize(("typed", "applies"), [("y\n", True), ("yes\n", True), ("n\n", False), ("\n", False)])
-def test_at_a_terminal_one_is_asked_once(loose: Checkout, typed: str, applies: bool) -> None:
-    for again in (False, True):
-        code, said = at_terminal(loose, typed, "save")
-        assert code == 0
-        assert said.count(QUESTION) == (0 if again else 1), said
-        assert said.count(LINE) == (0 if applies else 1)
-    assert (unapproved(loose) == 0) == applies
-
-
-@pytest.mark.long
-def test_no_answer_is_none(loose: Checkout) -> None:
-    for _ in range(2):
-        code, said = at_terminal(loose, "\x04", "save")
-        assert (code, said.count(QUESTION), said.count(LINE)) == (0, 1, 1)
-
-
-@pytest.mark.long
-def test_who_has_nothing_looser_is_never_asked(checkout: Checkout, ckpt: Ckpt, save: Callable[..., str]) -> None:
-    """The daily commands of somebody who trusts himself have no prompt more."""
-    assert ckpt("init", "--hooks", "none", at=checkout).code == 0
-    text = settings.TEMPLATE.replace("keep_last = 100", "keep_last = 200").replace('    "*.pem"', '    "*.mine", "*.pem"')
-    checkout.commit("mine", **{"gitckpt.toml": text + '[[pipelines.ci.phases]]\nname = "a"\nrun = "true"\n'})
-    saved = save(checkout)
-    checkout.write("README", "changed\n")
-    for words in (["save"], ["run", "ci"], ["restore", saved], ["undo"], ["expire"], ["du"], ["resume", "--no-run", "latest"]):
-        code, said = at_terminal(checkout, "", *words)
-        assert (code, "[y/N]" in said, "loosens" in said) == (0, False, False), (words, said)

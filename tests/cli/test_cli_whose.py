@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import os
+import pty
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from tests.cli.conftest import Ckpt
-from tests.cli.test_cli_allow import at_terminal
+from tests.cli.conftest import PROJECT, Ckpt
 from tests.conftest import Checkout
 from tests.durable.stage import Stage, Talk, stage
 
@@ -21,6 +24,30 @@ NONE_HERE = (
     "hint: the newest of all worktrees goes by latest:any; to make one here: git ckpt save\n"
 )
 AGENT = 'use = "agent"\nwith = { agent = "claude", prompt = "README" }'
+
+
+def at_terminal(checkout: Checkout, typed: str, *args: str) -> tuple[int, str]:
+    """Runs `git ckpt` at a terminal where somebody types; returns its exit code and what it wrote there."""
+    leader, follower = pty.openpty()
+    os.write(leader, typed.encode())
+    done = subprocess.run(
+        [sys.executable, "-m", "gitckpt", *args],
+        cwd=checkout.path,
+        stdin=follower,
+        stdout=subprocess.DEVNULL,
+        stderr=follower,
+        env=os.environ | {"PYTHONPATH": str(PROJECT), "NO_COLOR": "1"},
+        check=False,
+    )
+    os.close(follower)
+    said = b""
+    try:
+        while chunk := os.read(leader, 65536):
+            said += chunk
+    except OSError:  # all of it was read
+        pass
+    os.close(leader)
+    return done.returncode, said.decode().replace("\r\n", "\n")
 
 
 @pytest.fixture

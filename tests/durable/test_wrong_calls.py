@@ -86,7 +86,6 @@ CALLS: dict[str, tuple[Callable[[Any], object], str]] = {
     "changed_files one": (lambda store: store.changed_files(["a"]), "entries[0]: must be an Entry, not 'a'"),
     "changed_files text": (lambda store: store.changed_files("a"), "entries: must be a list, each of it an Entry, not 'a'"),
     "allow": (lambda store: store.allow(None), "loosened: must be what Store.loosened returned, not None"),
-    "allow one": (lambda store: store.allow(["a"]), "loosened[0]: must be a Loosening, not 'a'"),
     "settle": (lambda store: store.settle(3), "what: must be a string, not 3"),
     "save": (lambda store: store.save("p", limits=3), "limits: must be a Limits, not 3"),
     "capture": (lambda store: store.capture(3), "limits: must be a Limits, not 3"),

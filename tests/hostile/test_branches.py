@@ -300,4 +300,4 @@ def test_who_names_it_has_it_executed(main_checkout: Checkout, ckpt: Ckpt, tmp_p
 def test_no_attack_loosens_anything(checkout: Checkout, attack: Callable[[Checkout], None]) -> None:
     attack(checkout)
     found = settings.read(discover(str(checkout.path)))
-    assert (found.policy, replace(found.limits, configured=None), found.unapproved != ()) == (Policy(), Limits(), True)
+    assert (found.policy, replace(found.limits, configured=None), found.notice != "") == (Policy(), Limits(), True)

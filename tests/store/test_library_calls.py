@@ -156,7 +156,9 @@ def test_the_policy_is_what_the_settings_say_and_was_allowed(plain: Store, main_
     main_checkout.write("gitckpt.toml", "[retention]\nkeep_last = 5\n")
     main_checkout.git("config", "ckpt.olderThan", "2d")
     assert plain.policy() == Policy(older_than=2 * DAY)
-    plain.allow(plain.loosened())
+    loosened = plain.loosened()
+    assert loosened is not None
+    plain.allow(loosened)
     assert plain.policy() == Policy(older_than=2 * DAY, keep_last=5)
     assert dataclasses.replace(plain.policy(), older_than=0) == Policy(older_than=0, keep_last=5)
     main_checkout.write("gitckpt.toml", "[retention]\nkeep_last = many\n")

@@ -34,7 +34,7 @@ def read(checkout: Checkout) -> Settings:
     allow(checkout)
     found = settings.read(discover(str(checkout.path)))
     found.require_correct()
-    return replace(found, loosened=())
+    return replace(found, loosened=None)
 
 
 class TestReading:
@@ -214,7 +214,7 @@ secrets = ["mine"]
         assert found.policy == Policy(keep_last=500)
         limits = Limits(max_file_size=1_000_000, secrets=("mine", *SECRETS))
         assert replace(found.limits, configured=None) == limits
-        assert found.loosened == ()
+        assert found.loosened is None
         assert found.problem == (
             "gitckpt.toml:5: daily_after in [retention]: 'soon' is not an age; "
             "using built-in settings, or stricter ones that can be read, "

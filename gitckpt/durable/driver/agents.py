@@ -45,7 +45,7 @@ def note(repository: Repository, definition: PipelineDefinition, known: Mapping[
     """
     digests = {_digest(client) for client in _called(definition, known, clients)} - approval.approved(repository)
     if digests:
-        approval.note(repository, digests, approve=True)
+        approval.note(repository, digests)
 
 
 def require_noted(

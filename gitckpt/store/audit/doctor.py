@@ -128,8 +128,8 @@ def _settings(store: Checkpoints) -> list[Finding]:
         return [Finding("settings-invalid", f"{settings.FILE}:{each.line}", each.text, each.hint or error.hint) for each in error.mistakes]
     if error is not None:
         return [Finding("settings-invalid", settings.FILE, error.message, error.hint)]
-    if found.unapproved:
-        keys = ", ".join(each.key for each in found.unapproved)
+    if found.loosened is not None and not found.loosened.is_allowed:
+        keys = ", ".join(found.loosened.values)
         return [Finding("settings-unapproved", settings.FILE, f"loosens {keys}; until that is allowed here, built-in values apply", _ALLOW)]
     return []
 

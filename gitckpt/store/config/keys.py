@@ -1,4 +1,4 @@
-"""The keys of `gitckpt.toml` that settings read: how each is read and written, what is built in, and which setting of git overrides it."""
+"""The keys of `gitckpt.toml` that settings read, with their built-in values."""
 
 from __future__ import annotations
 
@@ -30,15 +30,23 @@ class Key:
         setting: the setting of git that overrides it.
         read: reads it from a table; returns the last argument where it is not there.
         usual: the built-in value.
+        tighter: returns the tighter of two values: it keeps longer, or captures less. The first
+            one where neither is.
         written: a value as it stands in the file.
     """
 
     def __init__(
-        self, setting: str, read: Callable[[Table, str, Any], Any], usual: Any, written: Callable[[Any], Any] = lambda value: value
+        self,
+        setting: str,
+        read: Callable[[Table, str, Any], Any],
+        usual: Any,
+        tighter: Callable[[Any, Any], Any],
+        written: Callable[[Any], Any] = lambda value: value,
     ) -> None:
         self.setting = setting
         self.read = read
         self.usual = usual
+        self.tighter = tighter
         self.written = written
 
 
@@ -79,23 +87,33 @@ def _patterns(table: Table, key: str, default: tuple[str, ...]) -> tuple[str, ..
     return tuple(value)
 
 
+def _all_of_both(secrets: tuple[str, ...], others: tuple[str, ...]) -> tuple[str, ...]:
+    known = {pattern.lower() for pattern in secrets}
+    return (*secrets, *(pattern for pattern in others if pattern.lower() not in known))
+
+
+def _nothing_new(include: tuple[str, ...], other: tuple[str, ...]) -> tuple[str, ...]:
+    # Patterns may take each other back, so only no pattern at all is known to be tighter.
+    return include if include == other else ()
+
+
 _POLICY, _LIMITS = Policy(), Limits()
 
 KEYS: Mapping[str, Key] = {
-    "retention.older_than": Key("ckpt.olderthan", Table.age, _POLICY.older_than, times.length_text),
-    "retention.keep_last": Key("ckpt.keeplast", _count, _POLICY.keep_last),
-    "retention.rewritten_older_than": Key("ckpt.rewrittenolderthan", Table.age, _POLICY.rewritten_older_than, times.length_text),
-    "retention.hourly_after": Key("ckpt.hourlyafter", Table.age, _POLICY.hourly_after, times.length_text),
-    "retention.daily_after": Key("ckpt.dailyafter", Table.age, _POLICY.daily_after, times.length_text),
-    "retention.runs_older_than": Key("ckpt.runsolderthan", Table.age, _POLICY.runs_older_than, times.length_text),
-    "retention.safety_older_than": Key("ckpt.safetyolderthan", Table.age, _POLICY.safety_older_than, times.length_text),
-    "retention.safety_keep_last": Key("ckpt.safetykeeplast", _count, _POLICY.safety_keep_last),
-    "snapshot.include": Key("ckpt.include", _patterns, _LIMITS.include, list),
-    "snapshot.max_file_size": Key("ckpt.maxfilesize", _size, _LIMITS.max_file_size, size_text),
-    "snapshot.secrets": Key("ckpt.secrets", _patterns, _LIMITS.secrets, list),
-    "snapshot.submodules": Key("ckpt.submodules", _submodules, ALL),
-    "snapshot.timeout": Key("ckpt.snapshottimeout", Table.age, round(_LIMITS.timeout * times.MICRO), times.length_text),
+    "retention.older_than": Key("ckpt.olderthan", Table.age, _POLICY.older_than, max, times.length_text),
+    "retention.keep_last": Key("ckpt.keeplast", _count, _POLICY.keep_last, max),
+    "retention.rewritten_older_than": Key("ckpt.rewrittenolderthan", Table.age, _POLICY.rewritten_older_than, max, times.length_text),
+    "retention.hourly_after": Key("ckpt.hourlyafter", Table.age, _POLICY.hourly_after, max, times.length_text),
+    "retention.daily_after": Key("ckpt.dailyafter", Table.age, _POLICY.daily_after, max, times.length_text),
+    "retention.runs_older_than": Key("ckpt.runsolderthan", Table.age, _POLICY.runs_older_than, max, times.length_text),
+    "retention.safety_older_than": Key("ckpt.safetyolderthan", Table.age, _POLICY.safety_older_than, max, times.length_text),
+    "retention.safety_keep_last": Key("ckpt.safetykeeplast", _count, _POLICY.safety_keep_last, max),
+    "snapshot.include": Key("ckpt.include", _patterns, _LIMITS.include, _nothing_new, list),
+    "snapshot.max_file_size": Key("ckpt.maxfilesize", _size, _LIMITS.max_file_size, min, size_text),
+    "snapshot.secrets": Key("ckpt.secrets", _patterns, _LIMITS.secrets, _all_of_both, list),
+    "snapshot.submodules": Key("ckpt.submodules", _submodules, ALL, max),  # "none" is greater than "all"
+    "snapshot.timeout": Key("ckpt.snapshottimeout", Table.age, round(_LIMITS.timeout * times.MICRO), min, times.length_text),
 }
-"""The keys of the file, by table. Which value of each is the tighter one, `order` says."""
+"""The keys of the file, by table."""
 
 WORKTREE_DIR = "ckpt.worktreedir"

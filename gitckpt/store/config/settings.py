@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 
 from gitckpt.git import config
 from gitckpt.git.contents import attributes
@@ -16,17 +17,15 @@ from gitckpt.model.format import budget
 from gitckpt.model.names import first_of
 from gitckpt.model.policy import Policy
 from gitckpt.model.values import dataclass, replace
-from gitckpt.store.config import keys, order
+from gitckpt.store.config import keys
 from gitckpt.store.config.file import OBEYED, ConfigError, ConfigFile, read_file, text_of
 from gitckpt.store.config.keys import KEYS
-from gitckpt.store.config.table import Mistakes, Table
+from gitckpt.store.config.table import Mistakes, Table, name_problem
 from gitckpt.store.snapshot.limits import Limits
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
-
-    from gitckpt.store.config.looseness import Loosening
 
 FILE = OBEYED
 NAMES = (*(key.setting for key in KEYS.values()), keys.WORKTREE_DIR)
@@ -97,6 +96,22 @@ _SHOWN = 3
 
 
 @dataclass(frozen=True, slots=True)
+class Loosening:
+    """What `gitckpt.toml` loosens; all of it is allowed at once.
+
+    Attributes:
+        values: by key, such as "retention.keep_last", the value of the file and the one that
+            applies until it is allowed, both as they stand in a file.
+        digest: of all that the file sets of these tables.
+        is_allowed: whether that digest was allowed in this clone.
+    """
+
+    values: Mapping[str, tuple[Any, Any]]
+    digest: str
+    is_allowed: bool
+
+
+@dataclass(frozen=True, slots=True)
 class Settings:
     """What applies to a repository.
 
@@ -104,7 +119,7 @@ class Settings:
         policy: when checkpoints expire.
         limits: what a snapshot leaves out, and how long it may take.
         worktree_dir: directory for the worktrees of runs, as configured; None for the default place.
-        loosened: where the file is looser than what is built in. What of that is not approved does not apply.
+        loosened: what the file loosens; None where it loosens nothing.
         error: what is wrong with the file or git's configuration; the values are strict ones then.
         problem: the same in one line that says what applies instead; "" where nothing is wrong.
     """
@@ -112,14 +127,17 @@ class Settings:
     policy: Policy
     limits: Limits
     worktree_dir: str | None
-    loosened: tuple[Loosening, ...] = ()
+    loosened: Loosening | None = None
     error: UsageError | None = None
     problem: str = ""
 
     @property
-    def unapproved(self) -> tuple[Loosening, ...]:
-        """Where the file is looser, and nobody on this machine has approved it."""
-        return tuple(each for each in self.loosened if not each.is_approved)
+    def notice(self) -> str:
+        """One line about what is not allowed, and so does not apply; "" where all applies."""
+        if self.loosened is None or self.loosened.is_allowed:
+            return ""
+        names = first_of(list(self.loosened.values), _SHOWN)
+        return f"{FILE} loosens {names}; until that is allowed here, built-in values apply: git ckpt allow"
 
     def require_correct(self) -> None:
         """Raise the error, for commands that execute or approve what the file says."""
@@ -130,8 +148,8 @@ class Settings:
 def read(repository: Repository, file: ConfigFile | None = None) -> Settings:
     """Return the settings of a repository as seen from one of its worktrees.
 
-    Where the file loosens what is built in, and nobody on this machine has approved that, the
-    built-in value applies, key by key.
+    Where the file loosens anything, and that is not allowed in this clone, the tighter one of its
+    value and the built-in one applies, key by key.
 
     A file or a value of git's configuration that cannot be used stops nobody from saving or
     restoring. Of each key that git's configuration does not set, the strictest value applies then:
@@ -155,14 +173,12 @@ def read(repository: Repository, file: ConfigFile | None = None) -> Settings:
     usual = {name: key.usual for name, key in KEYS.items()}
     if error is not None:
         values = _strictest(usual, said, _committed(repository)) | owned
-        strict = _settings(values, own, read_all, ())
-        return replace(strict, error=error, problem=_problem(error, where))
+        return replace(_settings(values, own, read_all), error=error, problem=_problem(error, where))
     assert file is not None
-    loosened = _loosened(repository, file, said)
-    safe = {each.key: order.tighter(each.key, said[each.key], KEYS[each.key].usual) for each in loosened if not each.is_approved}
-    values = usual | said | safe | owned
-    runs = _loosened_by_pipelines(repository, file, values[_RUNS])
-    return _settings(values, own, read_all, (*loosened, *runs))
+    strict = _strictest(usual, said)
+    loosened = _loosened(repository, file, said, strict | owned)
+    values = usual | said if loosened is not None and loosened.is_allowed else strict
+    return replace(_settings(values | owned, own, read_all), loosened=loosened)
 
 
 def _owned(own: Mapping[str, list[str]]) -> tuple[dict[str, Any], UsageError | None]:
@@ -186,8 +202,12 @@ def _all_said(file: ConfigFile, owned: Collection[str] = ()) -> dict[str, Any]:
     A mistake counts as the built-in value.
     """
     tables = _tables(file)
-    wanted = (name for name in KEYS if name not in owned and _is_in(tables, name))
-    return {name: _said(tables, name) for name in wanted}
+    said = {}
+    for name, key in KEYS.items():
+        table, _, short = name.partition(".")
+        if name not in owned and short in tables[table].values:
+            said[name] = key.read(tables[table], short, key.usual)
+    return said
 
 
 def head_text(repository: Repository) -> str:
@@ -210,7 +230,7 @@ def _strictest(usual: Mapping[str, Any], *said: Mapping[str, Any]) -> dict[str, 
     """Return the values that keep the longest and capture the least."""
     values = dict(usual)
     for each in said:
-        values |= {name: order.tighter(name, value, values[name]) for name, value in each.items()}
+        values |= {name: KEYS[name].tighter(value, values[name]) for name, value in each.items()}
     return values
 
 
@@ -229,37 +249,20 @@ def places(repository: Repository) -> dict[str, str]:
     return config.places(repository, r"^ckpt\.")
 
 
-def notice(unapproved: Sequence[Loosening]) -> str:
-    """Returns in one line what does not apply as the file says, and what to do about it."""
-    names = list(dict.fromkeys(each.key for each in unapproved))
-    return f"{FILE} loosens {first_of(names, _SHOWN)}; until that is allowed here, built-in values apply: git ckpt allow"
-
-
-def age_of_runs(repository: Repository, pipeline: str, said: int) -> int:
-    """Returns at which age complete runs of a pipeline expire that says so itself; not earlier than any run, unless that is approved.
+def age_of_runs(repository: Repository, pipeline: str, age: int) -> int:
+    """Return the age at which complete runs of a pipeline expire.
 
     Args:
-        pipeline: its name, in the file.
-        said: the age that the file says, in microseconds.
+        repository: seen from one of its worktrees.
+        pipeline: its name.
+        age: what its definition says, in microseconds. One that is shorter than for other runs
+            counts where the file here says the same, and that is allowed.
     """
-    usual = read(repository).policy.runs_older_than
-    from gitckpt.store.config import looseness
-
-    found = looseness.find_in_pipelines(repository, {pipeline: {"retention": times.length_text(said)}}, usual)
-    return usual if any(not each.is_approved for each in found) else said
-
-
-def approve_template(repository: Repository) -> None:
-    """Approves the values that `write_template` writes, so that they hold on, also where a later version has other ones built in.
-
-    Raises:
-        CkptError: that cannot be noted.
-    """
-    from gitckpt.store.config import approval, looseness
-
-    tables = _tables(ConfigFile(_SETTINGS, FILE))
-    said = {name: _said(tables, name) for name in KEYS}
-    approval.note(repository, {looseness.digest(name, said) for name in said}, approve=True)
+    found = read(repository)
+    loosened = found.loosened
+    short = loosened.values.get(_key_of(pipeline)) if loosened is not None and loosened.is_allowed else None
+    is_allowed = short is not None and short[0] == times.length_text(age)
+    return age if is_allowed else max(age, found.policy.runs_older_than)
 
 
 def _tables(file: ConfigFile) -> dict[str, Table]:
@@ -272,47 +275,38 @@ def _tables(file: ConfigFile) -> dict[str, Table]:
     return tables
 
 
-def _is_in(tables: Mapping[str, Table], name: str) -> bool:
-    table, _, key = name.partition(".")
-    return key in tables[table].values
-
-
-def _said(tables: Mapping[str, Table], name: str) -> Any:
-    """Returns what the file says of a key."""
-    table, _, key = name.partition(".")
-    return KEYS[name].read(tables[table], key, KEYS[name].usual)
-
-
-def _loosened(repository: Repository, file: ConfigFile, said: Mapping[str, Any]) -> tuple[Loosening, ...]:
-    """Returns where a file loosens what is built in, given what it says of each key that git's configuration does not overrule."""
-    if all(order.tighter(name, value, KEYS[name].usual) == value for name, value in said.items()):
-        return ()
-    from gitckpt.store.config import looseness  # seldom
-
-    return looseness.find(repository, file.document, said)
-
-
-def _loosened_by_pipelines(repository: Repository, file: ConfigFile, usual: int) -> tuple[Loosening, ...]:
-    """Returns which pipelines let their runs go earlier than any run goes."""
+def _loosened(repository: Repository, file: ConfigFile, said: Mapping[str, Any], strict: Mapping[str, Any]) -> Loosening | None:
+    """Return what a file loosens, given what it says of each key, and the tighter values."""
+    values = {name: (KEYS[name].written(said[name]), KEYS[name].written(strict[name])) for name in said if strict[name] != said[name]}
     pipelines = file.document.get(PIPELINES)
-    ages = [each for each in pipelines.values() if isinstance(each, dict) and "retention" in each] if isinstance(pipelines, dict) else []
-    if not isinstance(pipelines, dict) or not ages:
-        return ()
-    from gitckpt.store.config import looseness  # seldom
+    for name, pipeline in pipelines.items() if isinstance(pipelines, dict) else ():
+        text = pipeline.get("retention") if isinstance(pipeline, dict) and name_problem(name) is None else None
+        with contextlib.suppress(UsageError):  # mistakes in a pipeline are told where it is used
+            age = times.parse_age(text.strip()) if isinstance(text, str) else strict[_RUNS]
+            if age < strict[_RUNS]:
+                values[_key_of(name)] = (times.length_text(age), times.length_text(strict[_RUNS]))
+    if not values:
+        return None
+    from gitckpt.store.config import approval  # seldom
 
-    return looseness.find_in_pipelines(repository, pipelines, usual)
+    # Of all values together: an age may be harmless only beside a large `keep_last`.
+    ages = [(name, value) for name, (value, _) in values.items() if name not in said]
+    digest = approval.digest_of("settings", [*sorted(said.items()), *sorted(ages)])
+    return Loosening(values, digest, digest in approval.approved(repository))
 
 
-def _settings(
-    values: Mapping[str, Any], own: Mapping[str, list[str]], read_all: Mapping[str, list[str]], loosened: tuple[Loosening, ...]
-) -> Settings:
+def _key_of(pipeline: str) -> str:
+    return f"{PIPELINES}.{pipeline}.retention"
+
+
+def _settings(values: Mapping[str, Any], own: Mapping[str, list[str]], read_all: Mapping[str, list[str]]) -> Settings:
     policy, limits = (
         {name.partition(".")[2]: values[name] for name in KEYS if name.startswith(table)} for table in (_RETENTION, _SNAPSHOT)
     )
     limits["submodules"] = limits["submodules"] == keys.ALL
     limits["timeout"] /= times.MICRO
     worktree_dir = own[keys.WORKTREE_DIR][-1] if keys.WORKTREE_DIR in own else None
-    return Settings(Policy(**policy), Limits(**limits, configured=attributes.Configured.of(read_all)), worktree_dir, loosened)
+    return Settings(Policy(**policy), Limits(**limits, configured=attributes.Configured.of(read_all)), worktree_dir)
 
 
 def path(repository: Repository) -> str:

@@ -60,8 +60,8 @@ def maintain(repository: Repository) -> None:
             found = settings.read(repository)
             if found.problem:
                 log.append(repository, f"maintenance: nothing expires: {found.problem}")
-            if found.unapproved:
-                log.append(repository, f"maintenance: {settings.notice(found.unapproved)}")
+            if found.notice:
+                log.append(repository, f"maintenance: {found.notice}")
             doubt = clock.doubt(repository, store.clock())
             if doubt is not None:
                 log.append(repository, f"maintenance: {doubt}")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from gitckpt.cli.opening import loosening_lines, open_store
+from gitckpt.cli.opening import open_store
 from gitckpt.cli.screen import terminal
 from gitckpt.model.errors import UsageError
 
@@ -25,7 +25,7 @@ def allow(
 ) -> None:
     """Let gitckpt.toml, as it is here, expire more or capture more than what is built in. Prints what that is.
 
-    A file that comes with a branch may only be stricter by itself. What is allowed counts on this machine, for these values in any branch.
+    A file that comes with a branch may only be stricter by itself. That counts in this clone, until a value changes.
     With --secret, it settles instead that a file, or one text in whatever file, is no secret, as git ckpt show names them.
     """
     if secret is not None:
@@ -40,24 +40,32 @@ def allow(
             terminal.remark("built-in values apply again where gitckpt.toml is looser" if is_changed else "nothing was allowed here")
             return
         found = store.loosened()
-        new = [each for each in found if not each.is_approved]
-        if new and not dry_run:
-            store.allow(new)
+        if found is not None and not found.is_allowed and not dry_run:
+            store.allow(found)
+    values = found.values if found is not None else {}
     if as_json:
-        keys = ("key", "value", "instead", "effect")
-        allowed = [{**{key: getattr(each, key) for key in keys}, "allowed": each.is_approved or not dry_run} for each in found]
-        terminal.out_json({"loosened": allowed})
+        listed = [{"key": key, "value": value, "instead": instead} for key, (value, instead) in values.items()]
+        terminal.out_json({"allowed": found is None or found.is_allowed or not dry_run, "loosened": listed})
         return
-    for line in loosening_lines(found):
-        terminal.out(line)
-    if not found:
+    for key, (value, instead) in values.items():
+        terminal.out(f"{key}: {_difference(value, instead)}")
+    if found is None:
         terminal.remark("gitckpt.toml is not looser than what is built in: nothing is to be allowed")
-    elif not new:
+    elif found.is_allowed:
         terminal.remark("all of it was allowed before")
     elif dry_run:
         terminal.remark("built-in values apply until you allow that: git ckpt allow")
     else:
-        terminal.remark("allowed on this machine; to take it back: git ckpt allow --forget")
+        terminal.remark("allowed in this clone until a value changes; to take it back: git ckpt allow --forget")
+
+
+def _difference(value: object, instead: object) -> str:
+    """Return how a value differs from the built-in one, whole: who allows it has to see all."""
+    if not isinstance(value, list) or not isinstance(instead, list):
+        return f"{value}, not {instead}"
+    more = [pattern for pattern in value if pattern not in instead]
+    less = [pattern for pattern in instead if pattern not in value]
+    return "; ".join(f"{word} {', '.join(names)}" for word, names in (("with", more), ("without", less)) if names)
 
 
 def _settle(secret: str, *, alone: bool) -> None:
