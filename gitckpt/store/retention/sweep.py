@@ -19,7 +19,6 @@ from gitckpt.store.records import keep, layout, locks
 from gitckpt.store.worktrees import ownership, scaffold
 
 _PRIVATE = (
-    "allowed",
     layout.DRIVER,
     "exports",
     "flushed",
