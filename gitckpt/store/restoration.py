@@ -50,8 +50,7 @@ class Restoration(Upkeep):
             announce: is told, before anything is changed, what a person should know, a sentence each: that the
                 checkpoint is of another commit or branch than HEAD, or in the middle of an operation (`apart` of the
                 result), and what else `remarks` has. Not called where there is nothing to say.
-            trust: whether a rebase in progress that was captured elsewhere may bring the commands that it runs when it goes on; and
-                whether a checkpoint whose document a fetch has replaced may be restored.
+            trust: whether a checkpoint whose document a fetch has replaced may be restored.
 
         Raises:
             NotFoundError: one of the paths is neither here nor in the checkpoint.

@@ -37,10 +37,11 @@ if TYPE_CHECKING:
     """Oid of the document, `_IN` or `_FROM`, and the worktree."""
 
 FILE = "written"
-"""In the private directory; a line for each checkpoint: `<id> <oid> in|from <name>:<made>`."""
+"""In the private directory; a line for each checkpoint: `<id> <oid> in|from|copied <name>:<made>`."""
 
-_IN, _FROM = "in", "from"
-"""The files were captured in that worktree; or the run was begun, imported or adopted there."""
+_IN, _FROM, _COPIED = "in", "from", "copied"
+"""The files were captured in that worktree; the run was begun, imported or adopted there; or the
+checkpoint stands for one whose files were captured here: a fork, or a copy of a submodule's."""
 
 _FEW = 64
 """Search the file for at most this many ids; for more, parse all lines."""
@@ -83,15 +84,28 @@ def _made_at(git_dir: str) -> str:
         return ""
 
 
-def note(repository: Repository, documents: Iterable[tuple[str, str]], *, is_apart: bool = False) -> None:
+def note(
+    repository: Repository,
+    documents: Iterable[tuple[str, str]],
+    *,
+    is_apart: bool = False,
+    flushed: bool = False,
+) -> None:
     """Append a line for each checkpoint; on a full disk, none.
 
     Args:
         documents: id and oid of the document of each checkpoint.
         is_apart: whether the files are not those of this worktree: a run begins at a commit.
+        flushed: whether to wait for the disk: without its line, an operation does not come back.
     """
-    end = f"{_FROM if is_apart else _IN} {place_of(repository)}\n"
-    _append(repository, "".join(f"{name} {oid} {end}" for name, oid in documents))
+    _note(repository, documents, _FROM if is_apart else _IN, flushed=flushed)
+
+
+def note_fork(repository: Repository, checkpoint_id: str) -> None:
+    """Note that a checkpoint has files that another checkpoint captured here."""
+    oid = _oid_of(repository, checkpoint_id)
+    if oid is not None:
+        _note(repository, [(checkpoint_id, oid)], _COPIED)
 
 
 def prepare(repository: Repository) -> None:
@@ -103,8 +117,16 @@ def prepare(repository: Repository) -> None:
 def copy(source: Repository, target: Repository, checkpoint_ids: Collection[str]) -> None:
     """Append the lines that the repository has from which checkpoints were copied."""
     lines = Roster.read(source, checkpoint_ids)
-    oids = ((name, lines.oid(name)) for name in checkpoint_ids)
-    note(target, [(name, oid) for name, oid in oids if oid is not None], is_apart=True)
+    for kind in (_FROM, _COPIED):
+        names = [name for name in checkpoint_ids if lines.has_captured(name) == (kind == _COPIED)]
+        oids = ((name, lines.oid(name)) for name in names)
+        _note(target, [(name, oid) for name, oid in oids if oid is not None], kind)
+
+
+def is_captured_here(repository: Repository, checkpoint_id: str) -> bool:
+    """Tell whether the files of a checkpoint were captured here, and no fetch has replaced it."""
+    oid, lines = _oid_of(repository, checkpoint_id), Roster.read(repository, [checkpoint_id])
+    return oid is not None and lines.has(checkpoint_id, oid) and lines.has_captured(checkpoint_id)
 
 
 def replaced(checkpoint_id: str, more: str = "") -> WorktreeError:
@@ -169,6 +191,10 @@ class Roster:
         """Tell whether the files of a checkpoint were captured in a worktree."""
         return self._lines.get(checkpoint_id, ("", "", ""))[1:] == (_IN, place)
 
+    def has_captured(self, checkpoint_id: str) -> bool:
+        """Tell whether the files of a checkpoint were captured here, in any worktree."""
+        return self._lines.get(checkpoint_id, ("", "", ""))[1] in (_IN, _COPIED)
+
     def place(self, checkpoint_id: str) -> str | None:
         """Return the worktree that made a checkpoint; None for a fetched one."""
         line = self._lines.get(checkpoint_id)
@@ -224,6 +250,18 @@ def _content(repository: Repository) -> bytes:
         return b""
 
 
+def _oid_of(repository: Repository, checkpoint_id: str) -> str | None:
+    from gitckpt.store import links  # not needed to record
+
+    found = repository.cat_file.info(links.CHECKPOINTS + checkpoint_id)
+    return found[0] if found is not None else None
+
+
+def _note(repository: Repository, documents: Iterable[tuple[str, str]], kind: str, *, flushed: bool = False) -> None:
+    end = f"{kind} {place_of(repository)}\n"
+    _append(repository, "".join(f"{name} {oid} {end}" for name, oid in documents), flushed=flushed)
+
+
 def _last_line(data: bytes, checkpoint_id: str) -> bytes:
     start = data.rfind(b"\n%s " % checkpoint_id.encode("ascii", "replace"))
     end = data.find(b"\n", start + 1)
@@ -238,13 +276,15 @@ def _parsed(line: bytes) -> tuple[str, Written] | None:
     return parts[0], (parts[1], parts[2], parts[3])
 
 
-def _append(repository: Repository, text: str) -> None:
+def _append(repository: Repository, text: str, *, flushed: bool) -> None:
     if not text:
         return
     try:
         path = os.path.join(repository.make_private_dir(), FILE)
         with open(path, "ab", buffering=0, opener=premises.create) as file:
             file.write(os.fsencode(f"\n{text}"))  # the line before may have been cut off
+            if flushed:
+                os.fsync(file.fileno())
     except OSError:
         return
 

@@ -17,8 +17,6 @@ from gitckpt.durable.steps import graph_file
 from gitckpt.formats.systems import quasar
 from gitckpt.git.notes.editor import Notes
 from gitckpt.git.objects.encoding import MalformedTree, decode_tree, encode_tree, object_id, uniform
-from gitckpt.git.repository import PSEUDO_REFS
-from gitckpt.git.worktree import grammar, operation
 from gitckpt.model import toml
 from gitckpt.model.errors import CkptError
 from gitckpt.model.readers import codec
@@ -231,21 +229,6 @@ def read_snapshot(data: bytes) -> None:
         assert all(0 <= mode <= 0o777 for mode in found.modes.values())
 
 
-def read_operation(data: bytes) -> None:
-    """The files of an operation in progress."""
-    given, names = Input(data), sorted({*operation.FILES, *PSEUDO_REFS})
-    files: dict[str, bytes] = {}
-    while given:
-        name = (
-            names[at] if (at := given.number(0, len(names) + 3)) < len(names) else f"rebase-merge/{given.some(at % 16).decode('latin-1')}"
-        )
-        files[name] = given.some(given.number(0, 255))
-    found, left_out = grammar.permitted(files, commands=False)
-    assert grammar.commands_in(found) == []
-    assert grammar.permitted(found, commands=False) == (found, ()), left_out
-    operation.rebased_branch(found)
-
-
 def read_config(data: bytes) -> None:
     """The text of `gitckpt.toml`: pipelines, and graphs of steps."""
     text = data.decode("utf-8", "surrogateescape")
@@ -289,7 +272,6 @@ TARGETS: dict[str, Callable[[bytes], None]] = {
     "tree": read_tree,
     "notes": read_notes,
     "snapshot": read_snapshot,
-    "operation": read_operation,
     "config": read_config,
     "agent": read_agent,
     "words": read_words,

@@ -94,7 +94,7 @@ def _forge_operation(checkout: Checkout, store: Store, marker: Path) -> None:
     (place / "onto").write_text(f"{head}\n")
     assert store.save("evil-complete", {}).tree is not None
     shutil.rmtree(place)
-    (checkout.main / ".git/ckpt/operations").unlink()
+    (checkout.main / ".git/ckpt/written").unlink()
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:

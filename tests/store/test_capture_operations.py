@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 import pytest
 
+from gitckpt.durable.run import rewind
 from gitckpt.git.objects.encoding import DIRECTORY, FILE, encode_tree
 from gitckpt.git.worktree import operation
 from gitckpt.model.errors import WorktreeError
@@ -330,29 +331,10 @@ class TestNoBranchIsMoved:
         store.undo()
         assert head_name.read_text() == "refs/heads/topic\n"
 
-    @pytest.mark.sampled(6)
-    @pytest.mark.parametrize("kind", REWINDING, ids=lambda kind: kind.start.__qualname__.split(".")[0])
-    def test_by_an_operation_captured_elsewhere(self, checkout: Checkout, make_store: MakeStore, kind: Kind) -> None:
-        """Whoever made it says which branch that was, and where it goes back to."""
-        kind.start(checkout)
-        store = make_store(checkout)
-        made = store.save("a-complete", {})
-        checkout.git(kind.name, "--abort")
-        checkout.git("checkout", "--quiet", "-B", made.branch or "another", made.git_sha)
-        forget_captures(checkout)
-        refs = checkout.refs("refs/heads")
-        store.restore(made)
-        checkout.git(kind.name, "--abort", ok=(128,))
-        assert checkout.refs("refs/heads") == refs
-        if made.branch is not None:
-            store.restore(made, trust=True)
-            assert inside(store).repository.operation() == kind.name
-
 
 @pytest.mark.sampled(4)
-@pytest.mark.parametrize("is_own", [True, False])
 @pytest.mark.parametrize("option", ["--first-parent", "--no-checkout"])
-def test_a_bisect_goes_on_as_it_was_begun(checkout: Checkout, make_store: MakeStore, option: str, is_own: bool) -> None:
+def test_a_bisect_goes_on_as_it_was_begun(checkout: Checkout, make_store: MakeStore, option: str) -> None:
     commits = [checkout.commit(str(number), f=str(number)) for number in range(6)]
     place = Path(checkout.git("rev-parse", "--absolute-git-dir"))
     checkout.git("bisect", "start", option, commits[5], commits[0])
@@ -362,8 +344,6 @@ def test_a_bisect_goes_on_as_it_was_begun(checkout: Checkout, make_store: MakeSt
     store = make_store(checkout)
     made = store.save("a-complete", {})
     checkout.git("bisect", "reset")
-    if not is_own:
-        forget_captures(checkout)
     store.restore(made) if option == "--no-checkout" else None
     there = Checkout(Path(resumption.resume(inside(store), made).path))
     for here in (checkout, there) if option == "--no-checkout" else (there,):
@@ -403,91 +383,78 @@ class TestCapturedElsewhere:
 
     @pytest.mark.sampled(6)
     @each_kind
-    def test_git_goes_on_with_what_git_wrote(self, checkout: Checkout, make_store: MakeStore, kind: Kind) -> None:
+    def test_files_and_index_come_back_without_the_operation(self, checkout: Checkout, make_store: MakeStore, kind: Kind) -> None:
         kind.start(checkout)
-        expected, store = view(checkout.path), make_store(checkout)
+        store = make_store(checkout)
         made = store.save("a-complete", {})
-        ends = go_on(checkout, kind)
+        staged = checkout.git("ls-files", "--stage")
         forget_captures(checkout)
         opened = resumption.resume(inside(store), made)
         there = Checkout(Path(opened.path))
-        has_command = "interactive" in kind.start.__qualname__ or any("left out" in said for said in opened.remarks)
-        if not has_command:
-            assert view(there.path) == expected
-        assert go_on(there, kind)[::2] == ends[::2]
-        assert not (there.path / "was-run").exists()
+        assert opened.remarks == (operation.FOREIGN,)
+        assert operation.collect(inside(make_store(there)).repository) == {}
+        assert there.git("ls-files", "--stage") == staged
+        checkout.git("reset", "--quiet", "--hard", ok=(0, 128))
+        assert operation.FOREIGN in store.restore(made).remarks
+        assert operation.collect(inside(store).repository) == {}
+        assert checkout.git("ls-files", "--stage") == staged
 
-    @pytest.mark.long
-    def test_a_command_comes_only_where_it_is_asked_for(self, checkout: Checkout, make_store: MakeStore) -> None:
-        rebase("--interactive", todo="echo 'exec touch was-run' >>")(checkout)
-        store = make_store(checkout)
-        made = store.save("a-complete", {})
-        todo = Path(checkout.git("rev-parse", "--absolute-git-dir")) / "rebase-merge/git-rebase-todo"
-        before = todo.read_text()
-        checkout.git("rebase", "--abort")
-        checkout.git("checkout", "--quiet", "--detach", made.git_sha)
-        forget_captures(checkout)
-        told = (
-            "of the operation in progress, which was not captured in this repository, is left out: the command 'touch was-run'",
-            f"to have its commands as well: git ckpt restore --trust {made.id[:8]}",
-        )
-        assert resumption.resume(inside(store), made).remarks == (MOVES, *told)
-        assert tuple(restorer.restore(inside(store), made).remarks) == (MOVES, *told)
-        assert "exec" not in todo.read_text()
-        asked = store.restore(made, trust=True)
-        assert asked.remarks == [MOVES, "the rebase in progress will run a command when it goes on: touch was-run"]
-        assert todo.read_text() == before
-        store.undo()
-        assert "exec" not in todo.read_text()
-        store.redo()
-        assert todo.read_text() == before  # by now that was captured here, too
-
-    @pytest.mark.long
-    def test_a_program_that_it_names_is_not_run(self, checkout: Checkout, make_store: MakeStore, tmp_path: Path) -> None:
-        rebase("--merge")(checkout)
-        store = make_store(checkout)
-        made = store.save("a-complete", {})
+    def test_nothing_of_a_fetched_rebase_runs_when_git_goes_on(
+        self, checkout: Checkout, make_store: MakeStore, make_checkout: Callable[..., Checkout], tmp_path: Path
+    ) -> None:
+        REBASES["merge"](checkout)
+        made = make_store(checkout).save("a-complete", {})
         assert made.tree is not None
-        evil = {"rebase-merge/strategy": "x/evil\n", "rebase-merge/strategy_opts": " --x"}
+        ran = tmp_path / "was-run"
+        evil = {
+            "rebase-merge/strategy": "x/evil\n",
+            "rebase-merge/strategy_opts": " --x",
+            "rebase-merge/git-rebase-todo": f"exec touch {ran}\n",
+        }
         changed = planted(checkout, made.tree, {f"operation/{name}": text for name, text in evil.items()})
-        program = checkout.path / "git-merge-x" / "evil"
-        program.parent.mkdir()
-        program.write_text(f"#!/bin/sh\ntouch {tmp_path}/was-run\n")
-        program.chmod(0o755)
         forged = checkout.git("cat-file", "blob", f"refs/checkpoints/{made.id}").replace(made.tree, changed)
         checkout.git("update-ref", f"refs/ckpt/trees/{made.id}", changed)
         blob = checkout.git("hash-object", "-w", "--stdin", data=f"{forged}\n")
         checkout.git("update-ref", f"refs/checkpoints/{made.id}", blob)
-        os.unlink(os.path.join(inside(store).repository.private_dir, roster.FILE))  # as where it was fetched
-        read = store.read(made.id)
-        opened = resumption.resume(inside(store), read)
-        there = Checkout(Path(opened.path))
-        left_out = "; ".join(f"{name}, which holds {text.strip()!r}" for name, text in sorted(evil.items()))
-        assert f"of the operation in progress, which was not captured in this repository, is left out: {left_out}" in opened.remarks
-        (there.path / "git-merge-x").mkdir(exist_ok=True)
-        go_on(there, Kind("rebase", rebase("--merge"), ["rebase", "--continue"]))
-        assert not (tmp_path / "was-run").exists()
-        assert restorer.restore(inside(store), read).remarks[0] == MOVES
-        assert not (Path(checkout.git("rev-parse", "--absolute-git-dir")) / "rebase-merge/strategy").exists()
+        clone = make_checkout("clone")
+        clone.git("fetch", "--quiet", str(checkout.path), "+refs/*:refs/*", "--update-head-ok")
+        for here in (checkout, clone):  # replaced where it was written, and fetched
+            checkout.git("rebase", "--abort", ok=(0, 128))
+            here.git("checkout", "--quiet", "--detach", "--force", made.git_sha)
+            store = make_store(here)
+            read = store.read(made.id)
+            opened = resumption.resume(inside(store), read)
+            assert operation.FOREIGN in opened.remarks
+            assert operation.FOREIGN in store.restore(read, trust=True).remarks
+            for place in (Checkout(Path(opened.path)), here):
+                program = place.path / "git-merge-x" / "evil"
+                program.parent.mkdir()
+                program.write_text(f"#!/bin/sh\ntouch {ran}\n")
+                program.chmod(0o755)
+                place.write("README", "solved\n")
+                place.git("add", "README")
+                assert place.git("rebase", "--continue", env={"GIT_EDITOR": "true"}, ok=(0, 1, 128)) == ""
+            assert not ran.exists()
 
-    def test_a_rebase_moves_no_branch_even_where_that_is_at_its_start(self, checkout: Checkout, make_store: MakeStore) -> None:
-        REBASES["merge"](checkout)
+    @pytest.mark.parametrize("is_known", [True, False])
+    def test_a_fork_has_the_operation_of_what_was_captured_here(self, checkout: Checkout, make_store: MakeStore, is_known: bool) -> None:
+        merge(checkout)
         store = make_store(checkout)
         made = store.save("a-complete", {})
-        forget_captures(checkout)
-        assert restorer.restore(inside(store), made).remarks == [MOVES]
-        branches = checkout.refs("refs/heads")
-        checkout.git("rebase", "--abort")
-        assert checkout.refs("refs/heads") == branches
+        if not is_known:
+            forget_captures(checkout)
+        opened = resumption.resume(inside(store), rewind.fork(inside(store), made, trusted=True))
+        there = inside(make_store(Checkout(Path(opened.path)))).repository
+        assert there.operation() == ("merge" if is_known else None)
 
     def test_what_cannot_be_noted_is_saved_all_the_same(self, checkout: Checkout, make_store: MakeStore) -> None:
-        (checkout.main / ".git/ckpt/operations").mkdir(parents=True)
+        (checkout.main / ".git/ckpt/written").mkdir(parents=True)
         rebase("--interactive", todo="echo 'exec touch was-run' >>")(checkout)
         store = make_store(checkout)
         made = store.save("a-complete", {})
         assert made.worktree is not None
         assert made.worktree.operation == "rebase"
-        assert any("the command 'touch was-run'" in said for said in resumption.resume(inside(store), made).remarks)
+        assert resumption.resume(inside(store), made).remarks == (operation.FOREIGN,)
 
     def test_labels_that_are_in_each_others_way(self, checkout: Checkout, make_store: MakeStore) -> None:
         rebase("--merge")(checkout)
@@ -521,7 +488,7 @@ class TestCapturedElsewhere:
 
 def forget_captures(here: Checkout) -> None:
     """Lets the private directory not know any more what was captured here."""
-    (here.main / ".git/ckpt/operations").unlink()
+    (here.main / ".git/ckpt/written").unlink()
 
 
 def planted(here: Checkout, tree: str, files: dict[str, str]) -> str:
@@ -532,22 +499,6 @@ def planted(here: Checkout, tree: str, files: dict[str, str]) -> str:
         blob = here.git("hash-object", "-w", "--stdin", data=text)
         here.git("update-index", "--add", "--cacheinfo", f"100644,{blob},{path}", env=index)
     return here.git("write-tree", env=index)
-
-
-@pytest.mark.sampled(3)
-@pytest.mark.parametrize(
-    ("line", "command"),
-    [("exec make  all && touch x", "make  all && touch x"), ("x true", "true"), ("pick", None), ("# exec false", None), ("execute", None)],
-)
-def test_commands_in_a_todo_list_are_told(plain: Store, main_checkout: Checkout, line: str, command: str | None) -> None:
-    two_sides(main_checkout)
-    main_checkout.git("checkout", "--quiet", "-b", "topic", "theirs")
-    main_checkout.git("rebase", "--interactive", "main", env={EDITOR: "true"}, ok=(1,))
-    todo = main_checkout.path / ".git/rebase-merge/git-rebase-todo"
-    todo.write_text(f"{line}\n{todo.read_text()}")
-    opened = resumption.resume(inside(plain), plain.save("a-complete", {}))
-    said = [f"the rebase in progress will run a command when it goes on: {command}"] if command else []
-    assert opened.remarks == (MOVES, *said)
 
 
 @pytest.mark.parametrize("kind", [kind for kind in KINDS if kind.name in ("merge", "cherry-pick", "revert")], ids=lambda kind: kind.name)

@@ -16,6 +16,7 @@ from gitckpt.model import ids
 from gitckpt.model.checkpoint import PHASE, SAFETY, Checkpoint
 from gitckpt.model.errors import WorktreeError
 from gitckpt.model.names import shell_word
+from gitckpt.store import roster
 from gitckpt.store.checkpoints import Checkpoints
 from gitckpt.store.records import layout
 from gitckpt.store.restore import restorer, submodules
@@ -219,6 +220,8 @@ def fork(store: Checkpoints, checkpoint: Checkpoint, name: str | None = None, *,
         forked_from=checkpoint.id,
         message=f"forked from {checkpoint.id[: ids.SHORT]}",
     )
+    if roster.is_captured_here(store.repository, checkpoint.id):
+        roster.note_fork(store.repository, made.id)
     if checkpoint.run is not None and not is_ours:
         trust.adopt(store, checkpoint.run, by=made.run)
     if checkpoint.run is not None and checkpoint.pipeline is not None:  # whole, where what is stored has places that are masked

@@ -34,6 +34,9 @@ _AM = ("rebase-apply", "applying")
 INSTRUCTIONS = "rebase-merge/git-rebase-todo"
 """What a rebase has still to do, a line each."""
 
+FOREIGN = "the operation in progress is left out, as it was not captured in this repository"
+"""Said of a checkpoint that was fetched: git runs what these files name, as programs and in todo lists."""
+
 _REBASES = ("rebase-merge", "rebase-apply")
 _BRANCH = b"refs/heads/"
 _DETACHED = b"detached HEAD\n"
@@ -134,15 +137,28 @@ def is_at_its_start(repository: Repository, files: Mapping[str, bytes]) -> bool:
     return found is not None and [found[0].encode("ascii")] == starts
 
 
-def moves_nothing(repository: Repository, files: Mapping[str, bytes], *, is_own: bool) -> bool:
+def would_move(files: Mapping[str, bytes], branch: str | None, source: str | None) -> bool:
+    """Tells whether to go on with an operation, or to give it up, moves a branch that it was not begun on.
+
+    A rebase commits to what HEAD points to, and takes it back to where it began; so do picks and `git am` (sequencer.c, builtin/am.c).
+
+    Args:
+        files: what `collect` returned.
+        branch: what HEAD points to where it comes back; None where it is detached.
+        source: the branch that its checkpoint names; None where that was made with a detached HEAD.
+    """
+    moves = any(name.startswith(tuple(f"{directory}/" for directory in DIRECTORIES)) for name in files)
+    return moves and branch is not None and branch != source
+
+
+def moves_nothing(repository: Repository, files: Mapping[str, bytes]) -> bool:
     """Tells whether an operation may come back to the worktree of its branch as it was: the branch has not moved, or it is there as it is.
 
     Args:
         repository: seen from the worktree.
         files: what `collect` returned.
-        is_own: whether it was captured here.
     """
-    return is_own and (is_at_its_start(repository, files) or collect(repository) == files)
+    return is_at_its_start(repository, files) or collect(repository) == files
 
 
 def detached(repository: Repository, files: Mapping[str, bytes]) -> dict[str, bytes]:

@@ -324,7 +324,8 @@ class Recorder:
             waits = self._links.wait(lines)  # before the refs: a kill leaves a line too many
             with_links = with_links or not (waits or again)
             derived = self._links.edit(lines, instant, updates) if with_links else []
-        roster.note(self._repository, [(new["id"], oid) for new, oid in documents], is_apart=made[0][0].is_apart)
+        flushed = any((new.get("worktree") or {}).get("operation") for new, _ in documents)
+        roster.note(self._repository, [(new["id"], oid) for new, oid in documents], is_apart=made[0][0].is_apart, flushed=flushed)
         roots, written = layout.roots(fields), self._objects.write([*needed, *derived], flushed=False)
 
         guard, noted = made[0][0].guard, _NOTHING

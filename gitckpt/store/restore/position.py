@@ -59,6 +59,7 @@ class Gap:
         changes_operation: whether the operation in progress becomes that of the checkpoint, and is another one.
         is_partial: whether only some paths come back.
         would_move: whether the checkpoint's operation would move the branch here, and is left out for that.
+        is_foreign: whether it was captured elsewhere: no operation comes back, which is told otherwise.
         elsewhere: the command that opens a worktree where the checkpoint was recorded.
         back: the command that takes it back.
     """
@@ -68,6 +69,7 @@ class Gap:
     changes_operation: bool
     is_partial: bool
     would_move: bool
+    is_foreign: bool
     elsewhere: str
     back: str
 
@@ -92,7 +94,7 @@ class Gap:
         return [f"HEAD stays at {head}; the checkpoint was made {origin}, at the same commit{advice}"]
 
     def _of_operation(self) -> list[str]:
-        here, there = self.head.operation, self.source.operation
+        here, there = self.head.operation, None if self.is_foreign else self.source.operation
         said = []
         if self.changes_operation:
             if here and here != there:

@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 
 from gitckpt.git.objects.encoding import stays_within
 from gitckpt.git.repository import Repository
-from gitckpt.git.worktree import modules, operation, provenance
+from gitckpt.git.worktree import modules, operation
 from gitckpt.model import ids
 from gitckpt.model.checkpoint import Checkpoint, Omitted
 from gitckpt.model.errors import WorktreeError
@@ -59,10 +59,10 @@ def kept_failure(kept: Mapping[bytes, str]) -> WorktreeError:
 def remarks(
     checkpoint: Checkpoint,
     plan: Plan,
-    allowed: provenance.Permitted | None,
     *,
     spoken_for: Collection[bytes],
     rebased: str | None,
+    is_foreign: bool,
     in_repositories: Collection[bytes] = (),
 ) -> list[str]:
     """Returns what a person should know, a sentence each.
@@ -70,9 +70,9 @@ def remarks(
     Args:
         checkpoint: what comes back.
         plan: what is to be done, or was.
-        allowed: what comes back of an operation in progress; None where none does.
         spoken_for: submodules of which something else is said.
-        rebased: the branch of a rebase that was detached from it; None for none.
+        rebased: the branch of a rebase that comes back detached from it; None for none.
+        is_foreign: whether an operation in progress was captured elsewhere, and is left out.
         in_repositories: what does not come back, as a repository lies there.
     """
     gone = {change.path for change in plan.changes if change.kind == DELETE}
@@ -90,9 +90,8 @@ def remarks(
     files = checkpoint.worktree
     converted = {quoted(change.path) for change in plan.changes}.intersection(files.converted if files is not None else ())
     said += [f"comes back as git writes it, not byte for byte: {first_of(sorted(converted))}"] if converted else []
-    if allowed is not None:
-        said += [operation.farewell(rebased)] if rebased is not None else []
-        said += provenance.remarks(allowed, checkpoint.id[: ids.SHORT])
+    said += [operation.farewell(rebased)] if rebased is not None else []
+    said += [operation.FOREIGN] if is_foreign else []
     return said
 
 

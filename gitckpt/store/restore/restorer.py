@@ -14,7 +14,7 @@ from gitckpt.git.contents.exchange import Interference
 from gitckpt.git.graph import partial
 from gitckpt.git.objects import diff
 from gitckpt.git.process import GitError
-from gitckpt.git.worktree import modules, operation, provenance
+from gitckpt.git.worktree import modules, operation
 from gitckpt.git.worktree.index import PrivateIndex
 from gitckpt.model import ids
 from gitckpt.model.checkpoint import SAFETY, Checkpoint
@@ -82,7 +82,7 @@ def restore(
         index: whether the entries of the paths in the index come back as well; without paths they always do.
         dry_run: whether to say only what would be done.
         announce: is told before anything is changed what `apart` and `remarks` of the result say, unless that is nothing.
-        trusted: whether commands of a rebase that was captured elsewhere may come back, and a document that a fetch has replaced.
+        trusted: whether a document that a fetch has replaced may come back.
 
     Raises:
         WorktreeError: a fetch has replaced the checkpoint; there is no worktree; the checkpoint's files are missing or were not captured;
@@ -93,7 +93,7 @@ def restore(
         raise roster.replaced(checkpoint.id, f"; if you trust what came: git ckpt restore {checkpoint.id[: ids.SHORT]} --trust")
 
     def make() -> _Restore:
-        return _Restore(store, checkpoint, paths, index=index, trusted=trusted)
+        return _Restore(store, checkpoint, paths, index=index)
 
     return _run(make, dry_run=dry_run, announce=announce)[1]
 
@@ -175,7 +175,6 @@ class _Restore:
         step: str = undoing.RESTORE,
         undone: Mapping[str, Any] | None = None,
         index: bool = False,
-        trusted: bool = False,
     ) -> None:
         self._undone = undone or {}
         self._store = store
@@ -201,10 +200,11 @@ class _Restore:
         self.is_due = self.has_begun = self._is_converted = False
         self._unheld: dict[bytes, str] = {}
         self._apart: Collection[bytes] = modules.own_directories(self._repository)
-        self._allowed = provenance.permitted(self._repository, self._wanted.operation, checkpoint.tree, trusted=trusted)
-        self._wanted.operation = self._allowed.files
-        self._would_move = self._same_head and provenance.would_move(self._allowed, self._branch, checkpoint.branch, trusted=trusted)
-        if not operation.moves_nothing(self._repository, self._wanted.operation, is_own=self._allowed.is_own):
+        self._is_foreign = bool(self._wanted.operation) and not roster.is_captured_here(self._repository, checkpoint.id)
+        if self._is_foreign:
+            self._wanted.operation = {}
+        self._would_move = self._same_head and operation.would_move(self._wanted.operation, self._branch, checkpoint.branch)
+        if not operation.moves_nothing(self._repository, self._wanted.operation):
             self._rebased = operation.rebased_branch(self._wanted.operation)
             self._wanted.operation = operation.detached(self._repository, self._wanted.operation)
 
@@ -288,13 +288,12 @@ class _Restore:
 
     def _remarks(self, plan: Plan) -> list[str]:
         """Return what a person should know beside the gap: the same before the act and after it."""
-        allowed = self._allowed if self._brings_operation else None
         said = remarks(
             self._checkpoint,
             plan,
-            allowed,
             spoken_for=self.submodules.paths | self.submodules.moved,
-            rebased=self._rebased,
+            rebased=self._rebased if self._brings_operation else None,
+            is_foreign=self._is_foreign and not self._paths,
             in_repositories=[path for path in plan.untouched if path not in self._unheld],
         )
         said += [self._stand_in] if self._stand_in is not None else []
@@ -308,6 +307,7 @@ class _Restore:
             changes_operation=changes_operation,
             is_partial=bool(self._paths),
             would_move=self._would_move,
+            is_foreign=self._is_foreign,
             elsewhere=f"git ckpt resume {no_run}{self._checkpoint.id[: ids.SHORT]}",
             back=undoing.way_back(self._step),
         )

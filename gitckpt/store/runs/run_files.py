@@ -104,10 +104,6 @@ class RunFiles:
         data = encode_tree(whole)
         objects.write([*listed.pending, ("tree", data)], flushed=False)
         made = object_id("tree", data, repository.object_format)
-        if found.operation:
-            from gitckpt.git.worktree import provenance
-
-            provenance.note(repository, made)
         return replace(
             found, tree=made, omitted=(*found.omitted, *listed.omitted), suspects=(*found.suspects, *listed.suspects)[: named.MOST]
         )

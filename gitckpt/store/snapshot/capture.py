@@ -244,10 +244,6 @@ class _Capture:
                 omitted, under_way, content.operation = (*omitted, self._omitted[-1]), None, {}
             needed = operation.holder_of(self._repository, self._objects, content.operation, self._commit, keep.depth(self._repository))
         tree = manifest.write(self._repository, self._objects, content)
-        if under_way:
-            from gitckpt.git.worktree import provenance
-
-            provenance.note(self._repository, tree)
         found = Worktree(dirty, tree, under_way, needed, omitted=omitted, converted=converted, suspects=self._suspects(files))
         captured = Captured(found, files, seen.submodules.keys(), left=inexact.left, is_as_stored=rules is None)
         captured = replace(captured, as_is=self._as_is, unheld=self._unheld, apart=seen.apart)

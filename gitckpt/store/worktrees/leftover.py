@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from gitckpt.git.process import GitError
 from gitckpt.git.repository import OF_A_WORKTREE, Repository
-from gitckpt.git.worktree import intent, modules, operation, provenance
+from gitckpt.git.worktree import intent, modules, operation
 from gitckpt.git.worktree.index import PrivateIndex
 from gitckpt.model.checkpoint import RESCUE, Worktree
 from gitckpt.model.format.document import message_of
@@ -119,6 +119,4 @@ def _capture_index(repository: Repository, objects: Objects, commit: str) -> Wor
     found = Contents(files, trees, flags, operation=operation.collect(repository) if under_way else {})
     needed = operation.holder_of(repository, objects, found.operation, commit, keep.depth(repository))
     tree = manifest.write(repository, objects, found)
-    if under_way:
-        provenance.note(repository, tree)
     return Worktree(dirty=True, tree=tree, operation=under_way, operation_commit=needed)

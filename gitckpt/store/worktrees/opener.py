@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from gitckpt.git import config
 from gitckpt.git.command import NO_HOOKS
@@ -12,13 +12,14 @@ from gitckpt.git.files import mounts, premises
 from gitckpt.git.graph import partial
 from gitckpt.git.process import GitError
 from gitckpt.git.repository import BRANCHES, Repository
-from gitckpt.git.worktree import administration, modules, operation, provenance
+from gitckpt.git.worktree import administration, modules, operation
 from gitckpt.git.worktree.index import PrivateIndex
 from gitckpt.model import ids
 from gitckpt.model.checkpoint import Checkpoint
 from gitckpt.model.errors import WorktreeError
 from gitckpt.model.names import first_of, shell_word
 from gitckpt.model.values import dataclass
+from gitckpt.store import roster
 from gitckpt.store.records.owner import Owner
 from gitckpt.store.snapshot import comparison, index_state, manifest
 from gitckpt.store.snapshot.limits import Limits
@@ -209,8 +210,8 @@ def _adopt(repository: Repository, objects: Objects, wish: Wish) -> Opened:
             made = _require_seen(repository, staged)
             _start_head(made, wish)
             whole = manifest.contents_of(wish.checkpoint, repository, objects)
-            allowed = _operation(repository, whole, wish)
-            whole.operation = operation.detached(repository, allowed.files)
+            files, remarks = _operation(repository, whole, wish)
+            whole.operation = operation.detached(repository, files)
             with PrivateIndex(made) as index:
                 index_state.turn_into(index, whole, wish.checkpoint.git_sha)
                 index.install()
@@ -223,7 +224,7 @@ def _adopt(repository: Repository, objects: Objects, wish: Wish) -> Opened:
         except GitError as error:
             raise WorktreeError(f"cannot make {wish.path} a worktree again: {error.message}") from None
     said = "git had forgotten it; its files are as they were, and what is staged is as the checkpoint has it"
-    return Opened(wish.path, made=False, remarks=(said,))
+    return Opened(wish.path, made=False, remarks=(said, *remarks))
 
 
 def _rescue(repository: Repository, git_dir: str, wish: Wish) -> None:
@@ -251,12 +252,12 @@ def _fill(repository: Repository, staged: str, objects: Objects, wish: Wish, hel
     checkpoint = wish.checkpoint
     try:
         _start_head(made, wish)
-        whole = branch = allowed = None
+        branch, remarks = None, list[str]()
         if _has_files(checkpoint):
             whole = manifest.contents_of(checkpoint, made, objects)
-            allowed = _operation(made, whole, wish)
-            branch = operation.rebased_branch(allowed.files)
-            whole.operation = operation.detached(made, allowed.files)
+            files, remarks = _operation(made, whole, wish)
+            branch = operation.rebased_branch(files)
+            whole.operation = operation.detached(made, files)
             held = checkout.fill(made, whole, checkpoint.git_sha)
             theirs = _objects_of(made)
             try:
@@ -273,16 +274,18 @@ def _fill(repository: Repository, staged: str, objects: Objects, wish: Wish, hel
             submodules.begin(made, checkpoint)
     finally:
         made.close()
-    return tuple(_remarks(checkpoint, allowed, branch)), held
+    return tuple(_remarks(checkpoint, remarks, branch)), held
 
 
-def _operation(repository: Repository, whole: Contents, wish: Wish) -> provenance.Permitted:
-    """Returns what of the operation in progress comes back in the worktree that is wanted."""
-    files = {} if wish.is_of_other_commit else whole.operation
-    allowed = provenance.permitted(repository, files, wish.checkpoint.tree, trusted=False)
-    if provenance.would_move(allowed, wish.branch, wish.checkpoint.branch):
-        return allowed._replace(files={}, left_out=(f"all of it, as it would move {wish.branch}",))
-    return allowed
+def _operation(repository: Repository, whole: Contents, wish: Wish) -> tuple[Mapping[str, bytes], list[str]]:
+    """Return the operation that comes back in the worktree that is wanted, and what to say of it."""
+    if wish.is_of_other_commit or not whole.operation:
+        return {}, []
+    if not roster.is_captured_here(repository, wish.checkpoint.id):
+        return {}, [operation.FOREIGN]
+    if operation.would_move(whole.operation, wish.branch, wish.checkpoint.branch):
+        return {}, [f"the operation in progress is left out, as it would move {wish.branch}"]
+    return whole.operation, []
 
 
 def _has_files(checkpoint: Checkpoint) -> bool:
@@ -291,13 +294,13 @@ def _has_files(checkpoint: Checkpoint) -> bool:
     return files is not None and bool(files.tree or not files.degraded)
 
 
-def _remarks(checkpoint: Checkpoint, allowed: provenance.Permitted | None, branch: str | None) -> list[str]:
+def _remarks(checkpoint: Checkpoint, of_operation: list[str], branch: str | None) -> list[str]:
     remarks = []
     files = checkpoint.worktree
     if files is not None and files.degraded:
         remarks.append(f"it has the files of the commit only: {files.degraded}")
     remarks += [operation.farewell(branch)] if branch is not None else []
-    remarks += provenance.remarks(allowed, checkpoint.id[: ids.SHORT]) if allowed is not None else []
+    remarks += of_operation
     left_out = [entry for entry in files.omitted if entry.dirty is not False] if files is not None else []
     if left_out:  # a submodule without changes is where its commit says
         count = f"{len(left_out)} paths were" if len(left_out) > 1 else "1 path was"

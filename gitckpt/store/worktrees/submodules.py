@@ -11,7 +11,7 @@ import os
 
 from gitckpt.git.process import GitError
 from gitckpt.git.repository import BRANCHES
-from gitckpt.git.worktree import administration, modules, operation, provenance
+from gitckpt.git.worktree import administration, modules, operation
 from gitckpt.model import ids
 from gitckpt.model.checkpoint import SAFETY
 from gitckpt.model.errors import CkptError, WorktreeError
@@ -125,10 +125,11 @@ def _make(store: Checkpoints, around: Repository, made: Repository, one: Submodu
         if there is None:
             raise WorktreeError("something is in its place")
         with contextlib.closing(store.seen_from(there, "plumbing")) as inner:
-            captured = inner.read_own(one.checkpoint)
+            captured, remarks = inner.read_own(one.checkpoint), list[str]()
             if not os.path.lexists(os.path.join(there.git_dir, "index")):
-                _fill(inner, captured, limits)
-            return make(store, kept, there, captured, limits, above=os.path.join(above, path))
+                said = _fill(inner, captured, limits, is_own=roster.is_captured_here(kept, captured.id))
+                remarks = [f"the submodule {os.fsdecode(os.path.join(above, path))}: {sentence}" for sentence in said]
+            return [*remarks, *make(store, kept, there, captured, limits, above=os.path.join(above, path))]
 
 
 def _copied(around: Repository, kept: Repository, made: Repository, one: Submodule) -> Repository | None:
@@ -162,8 +163,15 @@ def _record_half_made(inner: Checkpoints, captured: Checkpoint, limits: Limits) 
     inner.record(layout.SAFETY_COMPLETE, {"path": there.worktree or ""}, worktree=found, trigger=SAFETY, message=message)
 
 
-def _fill(inner: Checkpoints, captured: Checkpoint, limits: Limits) -> None:
-    """Gives a submodule that has no files yet HEAD, files, index and operation of its checkpoint."""
+def _fill(inner: Checkpoints, captured: Checkpoint, limits: Limits, *, is_own: bool) -> list[str]:
+    """Give a submodule that has no files yet HEAD, files, index and operation of its checkpoint.
+
+    Args:
+        is_own: whether the checkpoint was captured here; else its operation is left out.
+
+    Returns:
+        What the person should know.
+    """
     there, commit = inner.repository, captured.git_sha
     if os.listdir(there.worktree or "") != [".git"]:  # a kill, and who knows what is there now
         _record_half_made(inner, captured, limits)
@@ -172,9 +180,11 @@ def _fill(inner: Checkpoints, captured: Checkpoint, limits: Limits) -> None:
     elif commit:
         there.point_head(commit)
     whole = manifest.contents_of(captured, there, inner.objects)
-    whole.operation = operation.detached(there, provenance.permitted(there, whole.operation, captured.tree, trusted=False).files)
+    is_left_out = bool(whole.operation) and not is_own
+    whole.operation = {} if is_left_out else operation.detached(there, whole.operation)
     checkout.fill(there, whole, commit)
     differing = comparison.compare(there, inner.objects, whole, commit, limits)
     if differing:
         short = captured.id[: ids.SHORT]
         raise WorktreeError(f"what came back is not what its checkpoint {short} captured: {first_of(differing)}")
+    return [operation.FOREIGN] if is_left_out else []

@@ -36,7 +36,7 @@ def restore(
         bool,
         typer.Option(
             "--trust",
-            help="Bring commands of a rebase that was captured elsewhere, too, and what a fetch has replaced.",
+            help="Restore a checkpoint whose document a fetch has replaced.",
         ),
     ] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only print what would be done.")] = False,
