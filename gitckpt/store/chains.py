@@ -37,7 +37,7 @@ def extend(repository: Repository, run: str, head: str, oids: Sequence[str], *, 
 
     Args:
         head: the oid of the document that its head points to; "" where it starts.
-        oids: of the documents, oldest first; none where they are noted, and are still to be flushed.
+        oids: of the documents, oldest first.
         drives: whether it is the driver of the run that writes, who goes on from nothing that others wrote.
 
     Returns:
@@ -78,18 +78,6 @@ def note(repository: Repository, run: str, oids: Sequence[str]) -> tuple[list[st
     return [path, *([place] if is_new else [])], [repository.private_dir, repository.common_dir] if is_new else []
 
 
-def turn_back(repository: Repository, run: str, oid: str) -> tuple[list[str], list[str]]:
-    """Notes that the head of a run is about to go back to a document: what was noted after it until now was removed.
-
-    Args:
-        oid: of the document; one that was not written here stays so.
-
-    Returns:
-        As `extend`.
-    """
-    return note(repository, run, [oid]) if knows(repository, run, oid) else ([], [])
-
-
 def knows(repository: Repository, run: str, oid: str) -> bool:
     """Tells whether a document of a run was written or adopted here.
 
@@ -110,12 +98,11 @@ def knows(repository: Repository, run: str, oid: str) -> bool:
     return False
 
 
-def noted_after(repository: Repository, run: str, oid: str, but: Collection[str] = ()) -> list[bytes]:
+def noted_after(repository: Repository, run: str, oid: str) -> list[bytes]:
     """Returns the lines that were noted lately after a document, newest first: what was about to follow it, and may have no refs.
 
     Args:
         oid: of the document.
-        but: oids that are left out.
     """
     try:
         with open(_path(repository, run), "rb", buffering=0, opener=premises.create) as file:
@@ -126,7 +113,7 @@ def noted_after(repository: Repository, run: str, oid: str, but: Collection[str]
     line = oid.encode("ascii", "replace")
     if line not in lines:
         return []
-    return [each for each in lines[: lines.index(line) : -1] if each.decode("ascii", "replace") not in but]
+    return lines[: lines.index(line) : -1]
 
 
 def known(repository: Repository, run: str) -> frozenset[str]:

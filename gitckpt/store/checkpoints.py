@@ -37,7 +37,6 @@ if TYPE_CHECKING:
     from gitckpt.git.objects.port import Objects
     from gitckpt.git.worktree.index import PrivateIndex
     from gitckpt.store.config.rules import Rules
-    from gitckpt.store.leases.intent import Intent, Intents
     from gitckpt.store.leases.leases import Leases
     from gitckpt.store.records.draft import Details, Successor
     from gitckpt.store.records.entry import Entry, Problem, Query
@@ -123,13 +122,6 @@ class Checkpoints:
         return Leases(self.objects, self.refs, self.repository, self.clock)
 
     @cached_property
-    def intents(self) -> Intents:
-        """What is written down, and recorded a moment later."""
-        from gitckpt.store.leases.intent import Intents  # only the driver of a run has any
-
-        return Intents(self.repository, self.objects, self._recorder, self.heads)
-
-    @cached_property
     def rules(self) -> Rules:
         """The settings; the listener is told what of them does not apply."""
         from gitckpt.store.config.rules import Rules  # not for those who neither capture nor expire
@@ -205,7 +197,6 @@ class Checkpoints:
         progress_of: ProgressOf | None = None,
         keeps: Collection[str] = (),
         then: Successor | None = None,
-        intent: Intent | None = None,
         holds: Callable[[], bool] | None = None,
         **details: Unpack[Details],
     ) -> Checkpoint:
@@ -215,9 +206,8 @@ class Checkpoints:
         makes, instead of `state`, the state of the one that the run's head has at that moment, an empty one where the run starts; it is
         called again when others were faster, and what it raises is raised here. `progress_of` says how far the run has come by the state
         that `change` returned. `keeps` are keys of `state` that others write, too: where somebody has extended the run since this store
-        did, theirs count. `then` is recorded with it; `intent` before it, in the same transaction where it has the same commit, branch
-        and files. `holds` tells whether `worktree` is right: asked while the disk is waited for; where it is not, `Differs` is raised, and
-        nothing of this is recorded.
+        did, theirs count. `then` is recorded with it. `holds` tells whether `worktree` is right: asked while the disk is waited for; where
+        it is not, `Differs` is raised, and nothing of this is recorded.
         """
         run = details.get("run")
         others = {"start": start, "key": key, "base": base, "worktree": worktree, "keeps": keeps}
@@ -230,17 +220,12 @@ class Checkpoints:
         drafted = partial(draft.draft, head=(commit, branch), worktree=worktree)
         checkpoint_id = details["id"] if "id" in details else self.new_id()
         checkpoint, fields, data = drafted(label, state, details, checkpoint_id=checkpoint_id, instant=instant)
-        if intent is not None and (then is not None or not intent.goes_with(commit, branch, worktree)):
-            self.intents.settle(intent, instant)
         changing = None if change is None else draft.Changing(checkpoint, fields, change, progress_of)
         if then is not None:
             draft.require_call(then.label, then.details, state=then.state)
             second = drafted(then.label, then.state, then.details, checkpoint_id=then.details["id"], instant=self.clock())
             recorder(Proposal(fields, data, guard=guard, keeps=keeps), then=[Proposal(*second[1:], keeps=keeps)])
             then.made = draft.recorded(*second)
-        elif intent is not None and intent.made is None:
-            recorder(intent.proposal, then=[Proposal(fields, data, keeps=keeps)])
-            intent.recorded()
         elif start is None:
             recorder(Proposal(fields, data, guard=guard, change=changing, keeps=keeps))
         else:
@@ -271,7 +256,6 @@ class Checkpoints:
         keeps: Collection[str] = (),
         without_files: str | None = None,
         then: Successor | None = None,
-        intent: Intent | None = None,
         **details: Unpack[Details],
     ) -> Checkpoint:
         """As `Store.save`, with what `capture` and `record` take here; `without_files` is the label where the time did not suffice."""
@@ -279,7 +263,7 @@ class Checkpoints:
 
         draft.require_call(label, details, start=start, key=key, change=change, progress_of=progress_of)
         record = partial(self.record, state=state, start=start, key=key, guard=guard, keeps=keeps, then=then, **details)
-        record = partial(record, change=change, progress_of=progress_of, intent=intent)
+        record = partial(record, change=change, progress_of=progress_of)
 
         def attempt() -> Checkpoint:
             commit = self.objects.head()[0]

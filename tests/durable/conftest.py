@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 
-from gitckpt.durable.run import writer
 from gitckpt.durable.run.active_run import ActiveRun
 from gitckpt.durable.run.attempt import Attempting
 from gitckpt.durable.run.opener import reopen
@@ -51,12 +50,6 @@ def store(make_store: Callable[..., Store], checkout: Checkout) -> Store:
 def plain(make_store: Callable[..., Store], main_checkout: Checkout) -> Store:
     """The store of `main_checkout`."""
     return make_store(main_checkout)
-
-
-@pytest.fixture
-def unhurried(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Lets a start wait for as long as its phase takes."""
-    monkeypatch.setattr(writer, "SOON", 3600.0)
 
 
 @pytest.fixture
@@ -133,7 +126,6 @@ def die(run: Run, name: str, work: Callable[..., Any], conduct: Conduct = USUAL)
 def crash(run: Run) -> None:
     """Leaves a run as a driver does that is killed: nothing is recorded, and the lease is that of a process that is gone."""
     run._active._heartbeat.close()
-    run._active._writer._later.close()
     working.crashed(run._store, run.id)
     run._active._opening.close()
 

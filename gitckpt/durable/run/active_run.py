@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import TracebackType
@@ -104,7 +103,7 @@ class ActiveRun:
         """As `Run.close`."""
         self._heartbeat.close()
         try:
-            self._writer.close()
+            self._writer.flush()
             self.store.close()  # writes the links that were put off, while the lease still says that somebody is at it
             self.hold.release()
         except LeaseLost:
@@ -149,17 +148,7 @@ class ActiveRun:
     @property
     def newest(self) -> Checkpoint:
         """As `Run.newest`."""
-        self.settle()
         return self._writer.newest
-
-    def settle(self) -> None:
-        """Records what was put off, for whoever is about to look; who lost the run finds out with what is written next.
-
-        Raises:
-            StateError, UsageError: it can never be written.
-        """
-        with contextlib.suppress(LeaseLost):
-            self._writer.settle()
 
     @property
     def unwritten(self) -> list[str]:
@@ -185,7 +174,7 @@ class ActiveRun:
                 raise must_not_be_async("work", work)
             return Ended(result)
 
-        return self.perform(name, perform, inputs=next_attempt.digests(given), conduct=conduct, may_be_short=True)
+        return self.perform(name, perform, inputs=next_attempt.digests(given), conduct=conduct)
 
     def perform(
         self,
@@ -195,14 +184,13 @@ class ActiveRun:
         inputs: Mapping[str, str],
         conduct: Conduct,
         followed: bool = False,
-        may_be_short: bool = False,
     ) -> Any:
         """As `phase`, for an action that knows of its attempt, and digests of its inputs.
 
         `followed` says that another phase begins at once: where this one succeeds, its end is recorded together with the start of that,
-        or by `flush`. `may_be_short` lets the start be recorded with the end, where that comes at once.
+        or by `flush`.
         """
-        return self._performer.perform(name, action, inputs=inputs, conduct=conduct, followed=followed, may_be_short=may_be_short)
+        return self._performer.perform(name, action, inputs=inputs, conduct=conduct, followed=followed)
 
     def flush(self) -> None:
         """Records what waits for something that follows, or could not be written before. Errors: as `Writer.write`."""
@@ -240,7 +228,6 @@ class ActiveRun:
             UsageError: the run has no such phase; nothing was changed.
         """
         require_text("name", name)
-        self._writer.settle()
         meant = next_attempt.meant(name, self._session.attempts.phases(self.completed), self.id)
         self.redo(meant)
         pipeline = replace(self.pipeline, completed=dict(self.completed))
@@ -258,7 +245,6 @@ class ActiveRun:
     def restart(self, name: str) -> None:
         """As `Run.restart`."""
         require_text("name", name)
-        self._writer.settle()
         began = self._session.attempts.began_first(name)
         if began is not None:
             self._writer.go_back(began)

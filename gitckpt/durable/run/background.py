@@ -1,15 +1,12 @@
-"""What goes on beside a run while its driver works: the lease is renewed, files are saved now and then, and what was put off is done."""
+"""What goes on beside a run while its driver works: the lease is renewed, and files are saved now and then."""
 
 from __future__ import annotations
 
 import contextlib
-import os
 import threading
-import time
-import weakref
 from collections.abc import Callable, Iterator
 from types import TracebackType
-from typing import Any, Self
+from typing import Self
 
 from gitckpt.git.repository import Repository
 from gitckpt.model.checkpoint import PHASE, Checkpoint
@@ -28,33 +25,6 @@ if TYPE_CHECKING:
 
 LOOK = 2.0
 """How often the driver looks whether there is a new commit, in seconds."""
-
-
-_TURNS: weakref.WeakSet[Any] = weakref.WeakSet()
-
-
-def turn() -> Any:
-    """Returns a `threading.RLock` that no other thread has whenever this process is forked.
-
-    Who forks waits for whoever has it: a process made meanwhile would have it, and each lock beneath it, held by a thread that it lacks.
-    """
-    made = threading.RLock()
-    _TURNS.add(made)
-    return made
-
-
-def _take_turns() -> None:
-    for each in sorted(_TURNS, key=id):  # in one order, whichever threads fork
-        each.acquire()
-
-
-def _give_turns_back() -> None:
-    for each in list(_TURNS):
-        with contextlib.suppress(RuntimeError):  # one that was made meanwhile, by another thread
-            each.release()
-
-
-os.register_at_fork(before=_take_turns, after_in_parent=_give_turns_back, after_in_child=_give_turns_back)
 
 
 class Attendant:
@@ -90,64 +60,6 @@ class Attendant:
         while not self._ending.wait(self._interval):
             if not self._action():
                 return
-
-
-class Later:
-    """Does something a moment after it was asked to, in a thread of its own, unless that was taken back by then.
-
-    To ask takes a microsecond while others ask as well: the thread sleeps on until what was asked last is due.
-
-    Args:
-        delay: in seconds.
-        action: what is done.
-    """
-
-    def __init__(self, delay: float, action: Callable[[], None]) -> None:
-        self._delay = delay
-        self._action = action
-        self._since: float | None = None
-        self._asked = threading.Event()
-        self._ending = threading.Event()
-        self._thread: threading.Thread | None = None
-
-    def ask(self) -> None:
-        """Asks for it, a delay from now on.
-
-        Raises:
-            RuntimeError: there can be no more threads.
-        """
-        self._since = time.monotonic()
-        if self._thread is None:
-            thread = threading.Thread(target=self._attend, daemon=True)
-            thread.start()
-            self._thread = thread
-        if not self._asked.is_set():
-            self._asked.set()
-
-    def take_back(self) -> None:
-        """Lets it not be done, where it has not begun."""
-        self._since = None
-
-    def close(self) -> None:
-        """Ends it; waits for what is under way."""
-        self._ending.set()
-        self._asked.set()
-        if self._thread is not None:
-            self._thread.join()
-            self._thread = None
-
-    def _attend(self) -> None:
-        while self._asked.wait() and not self._ending.is_set():
-            since = self._since
-            if since is None:
-                self._asked.clear()
-                if self._since is not None:  # it was asked for just before
-                    self._asked.set()
-            elif (left := since + self._delay - time.monotonic()) > 0:
-                self._ending.wait(left)
-            else:
-                self._since = None
-                self._action()
 
 
 def heartbeat(hold: Hold, repository: Repository, interval: float) -> Attendant:

@@ -201,7 +201,6 @@ def reopen(store: Checkpoints, run: str, **how: Unpack[How]) -> Opening:
         hold = lease_store.leases.acquire(run, how.get("holder", "a program"), how.get("lease", LENGTH), take_over=take_over)
         newest = _ours(store, run, trusted=False)  # again: until the lease was ours, somebody else may have written
         require_open(store, newest, again=again)
-        newest = store.intents.take_up(run, hold, store.clock(), store.new_id) or newest
         crashed = not hold.is_first and (hold.before is None or hold.before.released is None)
         if crashed or hold.is_first:
             store.relink(run)

@@ -45,7 +45,6 @@ class Performer:
         inputs: Mapping[str, str],
         conduct: Conduct,
         followed: bool = False,
-        may_be_short: bool = False,
     ) -> Any:
         """See `ActiveRun.perform`."""
         session = self._session
@@ -57,7 +56,7 @@ class Performer:
             self._block(coming.attempt, conduct)
         while True:
             self._wait(session.last_attempt, conduct)
-            self._begin(coming, conduct, may_be_short=may_be_short)
+            self._begin(coming, conduct)
             try:
                 return self._attempt(action, conduct, followed=followed)
             except conduct.retry_on as error:
@@ -86,7 +85,7 @@ class Performer:
             raise Changed(self._session.run, differing)
         return None if attempt.result is None else json.loads(attempt.result)
 
-    def _begin(self, coming: NextAttempt, conduct: Conduct, *, may_be_short: bool) -> None:
+    def _begin(self, coming: NextAttempt, conduct: Conduct) -> None:
         """Records that an attempt begins."""
         session = self._session
         session.check()
@@ -102,8 +101,7 @@ class Performer:
                 self._writer.bring_back(attempt.began)
         session.last_attempt = attempt
         session.attempts.count_attempt(attempt)
-        soon = may_be_short and coming.is_first
-        self._writer.write(f"{attempt.phase}-started", session.state, soon=soon, trigger=PHASE, attempt=attempt)
+        self._writer.write(f"{attempt.phase}-started", session.state, trigger=PHASE, attempt=attempt)
 
     def _attempt(self, action: Callable[[Attempt], Ended], conduct: Conduct, *, followed: bool) -> Any:
         self._attempting = Attempting(self._session, conduct, followed=followed)

@@ -223,7 +223,6 @@ class Run:
     @property
     def store(self) -> Store:
         """The store as seen from there; `close` closes it."""
-        self._active.settle()
         return self._store
 
     @property

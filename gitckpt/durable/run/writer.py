@@ -10,7 +10,6 @@ from typing import Any
 
 from gitckpt.durable.command.exclusion import Exclusion
 from gitckpt.durable.run import rewind
-from gitckpt.durable.run.background import Later, turn
 from gitckpt.git.command import NO_HOOKS
 from gitckpt.model import toml
 from gitckpt.model.checkpoint import Attempt, Checkpoint, Pipeline, Progress
@@ -30,12 +29,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Unpack
 
-    from gitckpt.store.leases.intent import Intent
     from gitckpt.store.records.draft import Details
 
-
-SOON = 0.005
-"""In seconds: the start of a phase that has ended by then is recorded with its end. A `git commit` and its hook take longer."""
 
 _GRAIN = 1.5
 """In seconds: files younger than this are not told from changed ones by their time stamps."""
@@ -79,9 +74,6 @@ class Writer:
         self._reported: dict[str, Any] = {}
         self.limits = store.rules.limits().automatic()
         self._made_at = made_at
-        self._intent: Intent | None = None
-        self._later = Later(SOON, self._catch_up)
-        self._turn = turn()  # what was put off is written by another thread
 
     def write(
         self,
@@ -90,7 +82,6 @@ class Writer:
         *,
         capture: bool = False,
         followed: bool = False,
-        soon: bool = False,
         **details: Unpack[Details],
     ) -> None:
         """Records a checkpoint of the run, after those that could not be written before.
@@ -100,8 +91,6 @@ class Writer:
             state: what it carries.
             capture: whether the files may have changed since the last one.
             followed: whether another one follows at once, in whose transaction it is written; `flush` where that does not come.
-            soon: whether `SOON` is early enough, or the next one, where that comes before: it is only written down at once, so that a kill
-                of this process takes nothing with it.
             details: more keys of the document.
 
         Raises:
@@ -119,39 +108,21 @@ class Writer:
             details["progress"] = replace(said, current_phase=at, total_phases=len(self.pipeline.phases))
         if followed:
             toml.dump_state(dict(state), {})  # what can never be written is said now
-        with self._turn:
-            self._waiting.append((label, state, capture, details))
-            self._note(label, details)
-            if followed or (soon and self._write_down()):
-                return
-            self.flush()
-            if self._waiting:
-                last = self._waiting[-1]
-                self._waiting[-1] = (last[0], copy.deepcopy(dict(last[1])), *last[2:])  # the caller may change it until it is written
+        self._waiting.append((label, state, capture, details))
+        self._note(label, details)
+        if followed:
+            return
+        self.flush()
+        if self._waiting:
+            last = self._waiting[-1]
+            self._waiting[-1] = (last[0], copy.deepcopy(dict(last[1])), *last[2:])  # the caller may change it until it is written
 
     def has_ended(self, phase: str) -> bool:
         """Tells whether it is recorded that a phase is complete, or waits for it."""
         return bool(self.completed.get(phase)) or any(label == f"{phase}-complete" for label, *_ in self._waiting)
 
     def flush(self) -> None:
-        """Tries to write what could not be written, or was put off. Errors: as `write`."""
-        with self._turn:
-            self._flush()
-
-    def settle(self) -> None:
-        """Writes what was put off: somebody is about to look."""
-        if self._intent is not None:
-            self.flush()
-
-    def close(self) -> None:
-        """Writes what waits, with nobody at it any more. Errors: as `write`."""
-        self._later.close()
-        try:
-            self.flush()
-        finally:
-            self._intent = None  # whoever looks afterwards has nothing recorded: the run is not ours any more
-
-    def _flush(self) -> None:
+        """Tries to write what could not be written, or waits for what follows. Errors: as `write`."""
         while self._waiting:
             label = self._waiting[0][0]
             together = self._go_together()
@@ -167,7 +138,6 @@ class Writer:
                 if together:
                     continue  # each by itself: one of them may be right
                 del self._waiting[0]
-                self._intent = None
                 raise
             except CkptError as error:
                 sentence = f"{label} could not be recorded: {error.message}"
@@ -201,7 +171,6 @@ class Writer:
 
     def reopen(self, phase: str) -> None:
         """Counts a phase, and those that were completed after it, as not complete; its next start says so. Errors: as `write`."""
-        self.settle()  # afterwards, those would count that are complete as the start that was put off says
         names = list(self.completed)
         if phase in self.completed:
             self.completed = {name: self.completed[name] for name in names[: names.index(phase)]}
@@ -259,63 +228,26 @@ class Writer:
             self.completed = dict(pipeline.completed)
         self.completed = completed_after(self.completed, label, "")
 
-    def _write_down(self) -> bool:
-        """Writes down what waits, where that is one whose files are known; tells whether that could be done."""
-        if len(self._waiting) > 1 or not self._known:
-            return False
-        label, state, _, details = self._waiting[0]
-        told, files, instant = self._told(state, details), self.newest.worktree, self._store.clock()
-        try:
-            begin = self._store.intents.begin
-            self._intent = begin(label, told, details, worktree=files, guard=self._hold, keeps=_REPORTED, instant=instant)
-            self._later.ask()
-        except CkptError:
-            return False  # whoever records it at once says what is wrong
-        except RuntimeError:
-            return False  # there can be no more threads: it is recorded at once
-        return True
-
-    def _catch_up(self) -> None:
-        """Writes what was put off, in the thread that does so; while the driver writes, which does the same, it waits for the next time."""
-        if not self._turn.acquire(blocking=False):
-            self._later.ask()  # to wait here would keep a driver waiting for ever that closes the run in a handler of signals
-            return
-        try:
-            self.settle()
-        except LeaseLost:
-            return  # the driver finds out with what it writes next
-        except CkptError as error:
-            self.notice([f"the start of a phase was not recorded: {error.message}"])
-        finally:
-            self._turn.release()
-
     def _go_together(self) -> bool:
         """Tells whether the first two that wait can be recorded at once: what was tried before is looked for, each by itself."""
         first, *others = self._waiting[:2]
-        can = bool(others) and (self._intent is not None or not others[0][2])
-        return can and not self._tried.intersection((first[3]["id"], others[0][3]["id"]))
+        return bool(others) and not others[0][2] and not self._tried.intersection((first[3]["id"], others[0][3]["id"]))
 
     def _record_first(self, *, together: bool) -> None:
         """Records what waits for the longest, or the first two together; goes on from it."""
         self._tried.update(each[3]["id"] for each in self._waiting[: 1 + together])
-        intent, then = self._intent, None
-        if intent is not None and not together:
-            known = self._known
-            self._adopt([self._store.intents.settle(intent, self._store.clock())])
-            self._known = known  # it has the files of the moment when it was written down
-            return
-        label, state, capture, details = self._waiting[intent is not None]
-        if together and intent is None:
+        then = None
+        label, state, capture, details = self._waiting[0]
+        if together:
             then = Successor(self._waiting[1][0], self._told(self._waiting[1][1], self._waiting[1][3]), self._waiting[1][3])
-        how: Any = {"guard": self._hold, "keeps": _REPORTED, "intent": intent, "then": then, **details}
+        how: Any = {"guard": self._hold, "keeps": _REPORTED, "then": then, **details}
         state = self._told(state, details)
         if capture or not self._known:
             self._refresh()
             made = self._store.save(label, state, beside=self._files, **how)
         else:
             made = self._store.record(label, state, worktree=self.newest.worktree, **how)
-        beside = [intent.made, made] if intent is not None else [made, then.made if then is not None else None]
-        self._adopt([each for each in beside if each is not None])
+        self._adopt([made, *([then.made] if then is not None and then.made is not None else [])])
 
     def _told(self, state: Mapping[str, Any], details: Details) -> Mapping[str, Any]:
         """Returns a state with what `git ckpt step` reported meanwhile."""
@@ -325,8 +257,6 @@ class Writer:
         """Goes on from checkpoints that were written, those that wait for the longest."""
         del self._waiting[: len(made)]
         self._tried.difference_update(checkpoint.id for checkpoint in made)
-        self._intent = None
-        self._later.take_back()
         newest = made[-1]
         self._reported = {key: newest.state[key] for key in _REPORTED if key in newest.state}
         self._known = True

@@ -86,10 +86,6 @@ class Proposal:
             into `state`, in place of what it says itself.
         is_ours: whether its run may go on from it without anybody's trust; not where the inputs of the run are from somebody's file.
         is_apart: whether its files are not those of the worktree that it is recorded in: a run begins at a commit, or is imported.
-
-    Attributes:
-        noted: the head of the run, the id of its newest checkpoint, and the document, where `Recorder.note` has written that down to follow
-            it; None again as soon as it would follow another one.
     """
 
     def __init__(
@@ -114,23 +110,18 @@ class Proposal:
         self.keeps = keeps
         self.is_ours = is_ours
         self.is_apart = is_apart
-        self.noted: tuple[str, str, bytes] | None = None
         self._own = {name: fields.get(name) for name in ("pipeline", "attempt")}
 
-    def document(self, before: dict[str, Any] | None, carried: dict[str, Any], head: str = "") -> bytes:
+    def document(self, before: dict[str, Any] | None, carried: dict[str, Any]) -> bytes:
         """Returns the document behind a checkpoint.
 
         Args:
             before: keys of the newest checkpoint of the run until now; None where it starts, or outside of one.
             carried: its state; empty where it is not wanted or there is none.
-            head: the document that they are from, where this may be noted to follow it.
 
         Raises:
             StateError: the state cannot be stored losslessly.
         """
-        if self.noted is not None and before is not None and self.noted[:2] == (head, before["id"]):
-            return self.noted[2]
-        self.noted = None
         self.fields.update(self._own)
         if self.fields.get("run") is not None:
             self.fields.update(sequence=(before["sequence"] or 0) + 1 if before else 1, parent=before["id"] if before else None)
@@ -161,7 +152,6 @@ class Recorder:
         self._written: dict[str, tuple[str, dict[str, Any]]] = {}
         self._barred_at = float("-inf")
         self._line: keep.Line | None = None
-        self._noted: set[str] = set()
         self._turn = RLock()  # what it remembers belongs to one thread at a time
 
     def record(self, proposal: Proposal, instant: int, then: Sequence[Proposal] = (), holds: Callable[[], bool] | None = None) -> None:
@@ -192,7 +182,7 @@ class Recorder:
             while True:
                 attempt += 1
                 head, before, carried = self._place(proposal)
-                made = [(proposal, proposal.document(before, carried, head))]
+                made = [(proposal, proposal.document(before, carried))]
                 for each in then:
                     made.append((each, each.document(made[-1][0].fields, made[-1][0].state or {})))
                 try:
@@ -210,24 +200,6 @@ class Recorder:
                         raise
                     attempt, self._barred_at = _LINK_TRIES, time.monotonic()
                 time.sleep(os.urandom(1)[0] / 256 * 0.002 * min(attempt, 20))  # jitter; importing `random` takes 5 ms
-
-    def note(self, proposal: Proposal) -> None:
-        """Writes down what is to be recorded in its run, which `record` does soon: see `intent`.
-
-        Raises:
-            CkptError: the head of the run was not written here.
-            Exception: as `record`, for the document and its object.
-        """
-        from gitckpt.store import chains
-
-        with self._turn:
-            head, before, carried = self._place(proposal)
-            data = proposal.document(before, carried, head)
-            (oid,) = self._objects.write([("blob", data)], flushed=False)
-            files, _ = chains.extend(self._repository, proposal.fields["run"], head, [oid], drives=True)
-            if files:  # else `record` is to note it
-                proposal.noted = head, str(proposal.fields["parent"]), data
-                self._noted = {oid}
 
     def _may_succeed(self, proposal: Proposal, error: RefMoved, attempt: int) -> bool:
         """Tells whether to try again after others were faster; raises what says more than that."""
@@ -291,7 +263,7 @@ class Recorder:
         written, before = self._written.get(run, ("", {}))
         state: dict[str, Any] = {}
         newest = None
-        if noted := chains.noted_after(self._repository, run, found, self._noted):  # by one who was stopped before the head moved, perhaps
+        if noted := chains.noted_after(self._repository, run, found):  # by one who was stopped before the head moved, perhaps
             from gitckpt.store.records import heads
 
             newest = heads.recorded_among(noted, run, self._objects, self._refs)
@@ -333,7 +305,7 @@ class Recorder:
             from gitckpt.store import chains  # what commits outside of runs never need
 
             drives = guard is not None and guard.drives
-            new = [oid for _, oid in documents if oid not in self._noted]
+            new = [oid for _, oid in documents]
             noted = chains.extend(self._repository, fields["run"], head, new, drives=drives)
 
         with self._arrivals.look(roots, written, fields.get("branch"), noted) as due:

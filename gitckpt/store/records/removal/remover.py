@@ -11,7 +11,6 @@ import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 
-from gitckpt.git import disk
 from gitckpt.git.files import premises
 from gitckpt.git.notes.editor import Notes
 from gitckpt.git.refs import LockHeld, RefMoved, Refs, Update
@@ -144,12 +143,10 @@ class Remover:
         early = {name: oid for name, oid in checkpoints.items() if name not in last} if last else {}
         if early and len(early) < len(checkpoints):
             before = self._new_heads(early, runs)  # of those that lag behind
-            self._turn_back(before)
             self._apply([*before, *_deletions(early)], withdrawal, early)
             checkpoints = {name: oid for name, oid in checkpoints.items() if name in last}
             heads = self._new_heads(checkpoints, runs) if before else heads
         over = {head.ref.removeprefix(layout.RUNS) for head in heads if not head.new}
-        self._turn_back(heads)
         self._apply([*heads, *_deletions(checkpoints), *keys.of_runs(self._refs, self._objects, over)], withdrawal, checkpoints)
         for run in over:
             chains.forget(self._repository, run)
@@ -251,12 +248,6 @@ class Remover:
     def _headed_by(self, oids: Collection[str]) -> set[str]:
         """Returns the runs whose head is one of some documents."""
         return {ref.removeprefix(layout.RUNS) for ref, oid in self._refs.each(layout.RUNS) if oid in oids}
-
-    def _turn_back(self, heads: Sequence[Update]) -> None:
-        """Lets nobody take what heads of runs are moved off for a start that is still to be recorded, be it after a power cut."""
-        for head in heads:
-            if head.new:
-                disk.flush(*chains.turn_back(self._repository, head.ref.removeprefix(layout.RUNS), head.new))
 
     def _commits(self) -> set[str] | None:
         """Returns the commits that checkpoints need; None where that cannot be told."""
