@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from gitckpt.git import damage
 from gitckpt.git.contents import conversion
 from gitckpt.git.contents.quarantine import Quarantine
 from gitckpt.git.objects.encoding import OVERSIZED
 from gitckpt.git.process import GitError
 from gitckpt.model.errors import WorktreeError
-from gitckpt.store.snapshot import capture, wholeness
+from gitckpt.store.snapshot import capture
 from gitckpt.store.snapshot.limits import Limits
 from gitckpt.store.store import inside
 from tests.conftest import Checkout
@@ -150,7 +151,7 @@ def test_what_is_asked_for_has_no_time_limit(main_checkout: Checkout, make_store
 
 
 def test_a_large_file_is_never_held_as_a_whole(main_checkout: Checkout, make_store: MakeStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(wholeness, "_LARGE", 5000)
+    monkeypatch.setattr(damage, "_LARGE", 5000)
     main_checkout.write("large", "x" * 5001)
     main_checkout.write("small", "x" * 5000)
     large, small = (main_checkout.git("hash-object", name) for name in ("large", "small"))
@@ -161,7 +162,7 @@ def test_a_large_file_is_never_held_as_a_whole(main_checkout: Checkout, make_sto
 
         def contents(names: Sequence[str], most: int | None = None) -> Iterator[tuple[str, str, bytes] | None]:
             for found in really(names, most):
-                if found is not None and found[1] != OVERSIZED and most == wholeness._LARGE:
+                if found is not None and found[1] != OVERSIZED and most == damage._LARGE:
                     asked.append(found[0])
                 yield found
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
@@ -13,7 +12,6 @@ from gitckpt.durable.run import rewind
 from gitckpt.git.objects.encoding import DIRECTORY, FILE, encode_tree
 from gitckpt.git.worktree import operation
 from gitckpt.model.errors import WorktreeError
-from gitckpt.store import roster
 from gitckpt.store.restore import restorer
 from gitckpt.store.runs.run_files import RunFiles
 from gitckpt.store.snapshot import manifest
