@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from gitckpt.git.worktree import modules
+from gitckpt.git.worktree import modules, operation
 from gitckpt.model.errors import WorktreeError
 from gitckpt.store.records import layout
 from gitckpt.store.store import Store, inside
@@ -63,6 +63,24 @@ def test_git_works_in_them(plain: Store, main_checkout: Checkout, lib: Checkout,
     assert (theirs.git("rev-parse", "HEAD"), top.git("status", "--porcelain")) == (commit, "")
     top.git("submodule", "--quiet", "foreach", "--recursive", "git status")
     assert settled(main_checkout, lib, inner) == before
+
+
+@pytest.mark.parametrize("is_known", [True, False])
+def test_an_operation_comes_back_where_it_was_captured_here(plain: Store, make_store: MakeStore, lib: Checkout, *, is_known: bool) -> None:
+    base = lib.git("rev-parse", "HEAD")
+    theirs = lib.commit("theirs", l="theirs\n")
+    lib.git("reset", "--quiet", "--hard", base)
+    lib.commit("ours", l="ours\n")
+    lib.git("merge", theirs, ok=(1,))
+    made = plain.save("a-complete", {})
+    if not is_known:
+        Path(lib.git("rev-parse", "--absolute-git-dir"), "ckpt/written").unlink()
+    opened = resume(inside(plain), made)
+    with make_store(opened.path + "/lib") as store:
+        assert inside(store).repository.operation() == ("merge" if is_known else None)
+        assert opened.remarks == (() if is_known else (f"the submodule lib: {operation.FOREIGN}",))
+        restored = store.restore(named(made)[0])
+        assert (operation.FOREIGN in restored.remarks) == (not is_known)
 
 
 def test_what_is_captured_there(plain: Store, make_store: MakeStore, lib: Checkout) -> None:
