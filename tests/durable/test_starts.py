@@ -126,7 +126,7 @@ def test_a_full_disk_keeps_start_and_end_waiting(run: Run, checkout: Checkout, t
 
 def test_a_driver_that_lost_its_lease_records_no_end(run: Run, plain: Store) -> None:
     with pytest.raises(LeaseLost):
-        run.phase("quick", lambda: str(take_over(plain, run.id)))
+        run.phase("quick", lambda: take_over(plain, run.id))
     assert labels(plain, run.id)[-1] == "quick-started"
 
 
