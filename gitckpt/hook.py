@@ -64,13 +64,13 @@ def main(argv: Sequence[str]) -> int:
         elif event == _GC:
             _start_maintenance(repository)
         elif event == KEEP_UP:
-            _follow_up(repository, event, "")
+            _follow_up(repository, "")
         elif _is_due(repository, event, argv[1:]):
             if event == "post-rewrite":
                 _carry_links(repository, argv[1:])  # before the record writes them, as git has copied the notes already
             checkpoint_id = _record(repository, event, *argv[1:2] if event == "post-commit" else ())
             failed = "the checkpoint is recorded; what follows it was not done"
-            _follow_up(repository, event, checkpoint_id)
+            _follow_up(repository, checkpoint_id)
         elif event == "post-rewrite":
             failed = "the notes may be broken after a power cut"
             _carry_links(repository, argv[1:])
@@ -85,10 +85,8 @@ def main(argv: Sequence[str]) -> int:
     return 0
 
 
-def _follow_up(repository: Repository, event: str, checkpoint_id: str) -> None:
+def _follow_up(repository: Repository, checkpoint_id: str) -> None:
     """Does what is due after a checkpoint was recorded."""
-    if event == "post-rewrite":
-        _sort_lines(repository)
     if _wants_maintenance(repository):
         if os.path.exists(os.path.join(repository.common_dir, "shallow")):  # a gc may be the next command
             from gitckpt.store.retention import maintenance
@@ -258,23 +256,6 @@ def _flush_notes(repository: Repository) -> None:
     from gitckpt.store.records import layout
 
     Arrivals(repository).catch_up(refs=[layout.NOTES])
-
-
-def _sort_lines(repository: Repository) -> None:
-    """Sorts the lines of history after a rebase, which may go on with one and leave another.
-
-    With the apply backend the branch still is where it was: it is about to leave what was rewritten.
-    """
-    from gitckpt.git.objects.plumbing import Plumbing
-    from gitckpt.git.refs import Refs
-    from gitckpt.git.worktree import rewrites
-    from gitckpt.store.records import keep
-
-    rewritten = [old for old, _ in rewrites.applied(repository)]
-    head = repository.cat_file.info("HEAD")
-    objects = Plumbing(repository)
-    refs = Refs(repository, lambda path: _clear(repository, "post-rewrite", path), objects.settle)
-    keep.sort(repository, objects, refs.update, head[0] if head else "", rewritten)
 
 
 def _extend_run(repository: Repository, message: str | None, event: str) -> str | None:

@@ -16,7 +16,6 @@ PROJECT = Path(__file__).resolve().parent.parent
 
 TESTS = {
     "gitckpt/model": ("tests/model", "tests/store/test_statediff.py"),
-    "gitckpt/store/records/abandoned.py": ("tests/store/test_abandoned.py",),
     "gitckpt/store/records/changed.py": ("tests/store/test_changed_files.py",),
     "gitckpt/store/records/draft.py": (
         "tests/store/test_draft.py",
@@ -36,9 +35,7 @@ TESTS = {
     ),
     "gitckpt/store/records/keep.py": (
         "tests/store/test_keep.py",
-        "tests/store/test_keep_barred.py",
         "tests/store/test_keep_hostile.py",
-        "tests/store/test_keep_lines.py",
     ),
     "gitckpt/store/records/keys.py": ("tests/store/test_keys.py", "tests/store/test_records_keys.py"),
     "gitckpt/store/records/layout.py": (
@@ -68,8 +65,8 @@ TESTS = {
         "tests/store/test_ruthless_gc.py",
     ),
     "gitckpt/store/records/removal/carried.py": ("tests/store/test_carried.py",),
-    "gitckpt/store/records/removal/ends.py": ("tests/store/test_keep.py", "tests/store/test_keep_lines.py"),
-    "gitckpt/store/records/removal/known.py": ("tests/store/test_carried.py", "tests/store/test_keep_lines.py"),
+    "gitckpt/store/records/removal/ends.py": ("tests/store/test_keep.py",),
+    "gitckpt/store/records/removal/known.py": ("tests/store/test_carried.py",),
     "gitckpt/store/records/removal/remover.py": (
         "tests/store/test_carried.py",
         "tests/store/test_left_locks.py",

@@ -42,10 +42,10 @@ OWN = {
 NOTES = {*("gitckpt.git.notes", "gitckpt.git.notes.editor", "gitckpt.git.notes.reader"), "itertools"}
 """And where it writes notes, once a minute."""
 
-CLONED = {"gitckpt.store.records.abandoned"}
+CLONED: set[str] = set()
 """And where there are packed refs, as in each clone."""
 
-AMENDED = {*("gitckpt.git.graph", "gitckpt.git.graph.reachability", "gitckpt.git.objects.holder"), "itertools"}
+AMENDED: set[str] = set()
 """And where a commit has taken the place of another one."""
 
 BORROWED = {"__future__", "errno", "fcntl", "select", "zlib", "_sha1"}

@@ -13,7 +13,7 @@ from gitckpt.store.records import layout
 from gitckpt.store.retention import sweep
 from gitckpt.store.store import Store, inside
 from tests.conftest import Checkout
-from tests.store.test_keep import age, held, kept, linked, lost
+from tests.store.test_keep import age, kept, linked, lost
 
 PLACES = ("refs/keep", "refs/keep/ckpt", "refs/ckpt", "refs/ckpt/trees", "refs/checkpoints", "refs/keep/ckpt-operations")
 
@@ -68,7 +68,7 @@ class TestNamesOfOthers:
         main_checkout.commit()
         main_checkout.git("branch", "-D", "main")
         inside(plain).remover().settle()
-        assert kept(main_checkout) == {commit: held(main_checkout, commit)}
+        assert kept(main_checkout) == {commit: commit}
         collect(main_checkout)
         assert gone(main_checkout) == set()
 
@@ -80,8 +80,7 @@ class TestNamesOfOthers:
             main_checkout.git("pack-refs", "--all")
         for _ in range(2):
             plain.record("one-complete")
-        assert set(kept(main_checkout)) == {f"{commit}/x", held(main_checkout, commit)}
-        assert lost(main_checkout) == set()
+        assert set(kept(main_checkout)) == {f"{commit}/x"}
         if not packed:
             os.utime(main_checkout.path / f".git/{layout.KEEP}{commit}/x", (0, 0))
         sweep.sweep(inside(plain).repository, inside(plain).refs)
@@ -107,8 +106,7 @@ class TestNamesOfOthers:
         age(main_checkout)
         for _ in range(2):
             inside(plain).remover().settle()
-            assert set(kept(main_checkout)) == {f"{commit}/x", held(main_checkout, commit)}
-        assert lost(main_checkout) == set()
+            assert set(kept(main_checkout)) == {f"{commit}/x"}
         other = main_checkout.commit()
         plain.record("two-complete")
         age(main_checkout)
@@ -174,17 +172,6 @@ class TestNamesOfOthers:
         main_checkout.git(*str(finding.cure).split()[1:])
         assert verification.verify(inside(plain)).findings == []
 
-    @pytest.mark.long
-    def test_hundreds_of_lines_that_were_fetched_wait_for_maintenance(self, plain: Store, main_checkout: Checkout) -> None:
-        many = [main_checkout.git("commit-tree", "HEAD^{tree}", "-m", str(n)) for n in range(30)]
-        for commit in many:
-            main_checkout.git("update-ref", layout.KEEP + commit, commit)
-        plain.record("one-complete")
-        values = kept(main_checkout)
-        assert [values[commit] == held(main_checkout, commit) for commit in sorted(many)] == [True] * 20 + [False] * 10
-        inside(plain).remover().settle()
-        assert all(kept(main_checkout)[commit] == held(main_checkout, commit) for commit in many)
-
 
 class TestDates:
     def test_commits_of_1970_hide_nothing_from_verify(self, plain: Store, main_checkout: Checkout) -> None:
@@ -213,54 +200,3 @@ class TestAHistoryThatIsCut:
         assert set(kept(main_checkout)) == {below, commit}
         collect(main_checkout)
         assert gone(main_checkout) == set()
-
-
-class TestAHolderThatIsGone:
-    @pytest.fixture(params=["missing", "empty"])
-    def commit(self, plain: Store, main_checkout: Checkout, request: pytest.FixtureRequest) -> str:
-        """A commit whose ref points to a holder that is missing, or of which a power cut has left an empty file."""
-        main_checkout.git("checkout", "--quiet", "--detach")
-        commit = main_checkout.commit()
-        plain.record("one-complete")
-        inside(plain)._recorder.write_links(inside(plain).clock())
-        oid = held(main_checkout, commit)
-        file = main_checkout.path / ".git/objects" / oid[:2] / oid[2:]
-        file.unlink()
-        if request.param == "empty":
-            file.touch()
-        return commit
-
-    def test_is_found_and_made_anew(self, plain: Store, main_checkout: Checkout, commit: str) -> None:
-        oid = held(main_checkout, commit)
-        sentence = f"the commit {oid}, by which it keeps {commit}, is missing or damaged"
-        report = verification.verify(inside(plain))
-        found = [(one.code, one.object, one.sentence) for one in report.findings if one.code != "object-empty"]
-        assert found == [("commit-ref-wrong", layout.KEEP + commit, sentence)]
-        assert verification.verify(inside(plain), repair=True).is_clean
-        assert verification.verify(inside(plain)).findings == []
-        collect(main_checkout)
-        assert gone(main_checkout) == set()
-
-    @pytest.mark.parametrize("what", ["settle", "record"])
-    def test_is_made_anew_by_whoever_comes_by(self, plain: Store, main_checkout: Checkout, commit: str, what: str) -> None:
-        if what == "settle":
-            inside(plain).remover().settle()
-        else:
-            plain.record("two-complete")
-        assert kept(main_checkout) == {commit: held(main_checkout, commit)}
-        assert main_checkout.git("fsck", "--strict", "--no-dangling") == ""
-
-    def test_in_a_packed_ref_of_another_one_is_put_right_by_a_record(
-        self, plain: Store, main_checkout: Checkout, commit: str, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        oid = held(main_checkout, commit)
-        main_checkout.write(".git/packed-refs", f"{'1' * 40} {layout.KEEP}{commit}\n")
-        (main_checkout.path / ".git" / f"{layout.KEEP}{commit}").unlink()
-        monkeypatch.setattr("gitckpt.store.records.recorder.PATIENCE", 1.0)
-        plain.record("two-complete")
-        assert kept(main_checkout) == {commit: oid}
-        assert main_checkout.git("fsck", "--strict", "--no-dangling") == ""
-
-    @pytest.mark.usefixtures("commit")
-    def test_is_no_reason_for_doctor_to_fail(self, plain: Store) -> None:
-        assert [one.code for one in doctor.examine(inside(plain), (2, 39))] == ["hooks-not-installed"]

@@ -18,7 +18,6 @@ from gitckpt.store.worktrees.opener import Opened
 from tests.conftest import Checkout
 from tests.store.conftest import notes, require_runs, require_whole, view
 from tests.store.killer import Killer, opened
-from tests.store.test_keep_names import committed, deepen, depth_of, nested
 
 pytestmark = pytest.mark.long
 
@@ -43,11 +42,6 @@ REMOVE_MANY = f"""
     from gitckpt.store.records.removal import remover
     remover.MANY = 2
 {REMOVE}"""
-DEEPEN = """
-    from gitckpt.store.records.removal import ends
-    ends.deepen(store.repository, store.objects, store.refs.update)
-    print("done", flush=True)
-"""
 RESUME = """
     print(resumption.resume(store, store.read(store.find("latest"))).path, flush=True)
 """
@@ -139,28 +133,6 @@ class TestAKillAtEveryGitCall:
             assert len(kept) == len(checkout.git("merge-base", "--independent", *kept).split()) if kept else True
             if survived:
                 assert (len(reported), len(kept), at > 15) == (3, 2, True)
-                return
-
-    @pytest.mark.long(but=["0"])
-    @each_share
-    def test_of_giving_holders_more_levels(self, main_checkout: Checkout, copies: Copies, killer: Killer, share: int) -> None:
-        commit, below = nested(main_checkout, 6)
-        ends = [committed(main_checkout, commit, at=at) for at in (200, 201, 202)]
-        with opened(main_checkout) as store:
-            for end in ends:
-                store.record("a-complete", {}, base=end)
-        for at in positions(share):
-            checkout = copies.make()
-            survived, reported = killer.run(at, DEEPEN, str(checkout.path))
-            assert [depth_of(checkout, end) in (4, 8) for end in ends] == [True] * 3
-            assert checkout.git("fsck", "--connectivity-only", "--no-dangling") == ""
-            with opened(checkout) as store:
-                deepen(store)
-            assert [depth_of(checkout, end) for end in ends] == [8] * 3
-            assert checkout.git("name-rev", "--name-only", below) == f"main{'^2' * 6}~1"
-            assert require_whole(checkout)
-            if survived:
-                assert (reported, at > 15) == (["done"], True)
                 return
 
     @each_share

@@ -22,7 +22,7 @@ from gitckpt.store.roster import Roster
 from gitckpt.store.store import Store, inside
 from tests.conftest import Checkout
 from tests.store.conftest import ONE, RUN, THREE, TWO, MakeStore, nth, require_runs, require_whole, written_notes
-from tests.store.test_keep import held, kept
+from tests.store.test_keep import kept
 
 HEAD = f"refs/ckpt/runs/{RUN}"
 FENCE = "refs/ckpt/leases/x"
@@ -144,7 +144,7 @@ class TestWhoDrives:
 
 
 class TestWhatKeepsTheCommit:
-    """Of a branch the commit itself, of none its holder; where there is no commit, nothing."""
+    """The commit itself; where there is no commit, nothing."""
 
     def test_on_a_branch_and_on_none(self, plain: Store, main_checkout: Checkout) -> None:
         commit = main_checkout.head()
@@ -153,7 +153,7 @@ class TestWhatKeepsTheCommit:
         main_checkout.git("checkout", "--quiet", "--detach")
         new = main_checkout.commit()
         plain.record("b-complete", {})
-        assert kept(main_checkout) == {new: held(main_checkout, new)}
+        assert kept(main_checkout) == {new: new}
 
     def test_on_an_unborn_branch(self, make_checkout: Callable[..., Checkout], make_store: MakeStore) -> None:
         checkout = make_checkout("unborn")
@@ -453,10 +453,10 @@ class TestObstacles:
         commit = main_checkout.head()
         seen = tries(outrun(1, LockHeld(f"{main_checkout.path}/.git/refs/keep/ckpt/{commit}.lock")))
         plain.record("a-complete", {})
-        ref, stand_in = f"refs/keep/ckpt/{commit}", f"refs/keep/ckpt/{held(main_checkout, commit)}"
+        ref = f"refs/keep/ckpt/{commit}"
         document = f"refs/checkpoints/{ONE}"
-        assert seen[:2] == [[ref, document, layout.NOTES], [stand_in, document, layout.NOTES]]
-        assert list(kept(main_checkout)) == [held(main_checkout, commit)]
+        assert seen[:2] == [[ref, document, layout.NOTES], [document, layout.NOTES]]
+        assert kept(main_checkout) == {commit: commit}
         assert list(require_whole(main_checkout)) == [ONE]
 
     def test_where_the_ref_is_there_a_lock_of_it_does_no_harm(self, plain: Store, main_checkout: Checkout, tries: Any) -> None:

@@ -4,6 +4,5 @@ Doors:
     reachability: which commits lead to which.
     connectivity: what is missing beneath.
     kinds: of which kind they are, and whether they are there.
-    names: how far the refs are after which commits are named.
     partial: what a partial clone has yet to fetch.
 """

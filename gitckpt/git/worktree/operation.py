@@ -69,7 +69,7 @@ def collect(repository: Repository) -> dict[str, bytes]:
     return found
 
 
-def holder_of(repository: Repository, objects: Objects, files: Mapping[str, bytes], head: str, depth: int) -> str | None:
+def holder_of(repository: Repository, objects: Objects, files: Mapping[str, bytes], head: str) -> str | None:
     """Returns a commit that keeps every commit which an operation needs, written for the purpose; None where HEAD leads to them.
 
     Branches and reflogs that lead to them today may be gone when the operation is to go on.
@@ -77,7 +77,6 @@ def holder_of(repository: Repository, objects: Objects, files: Mapping[str, byte
     Args:
         files: what `collect` returned.
         head: what HEAD points to; "" on an unborn branch.
-        depth: how many levels it has.
     """
     named = _tips(repository, _commits_named(repository, files), head)
     if not named:
@@ -85,7 +84,7 @@ def holder_of(repository: Repository, objects: Objects, files: Mapping[str, byte
     from gitckpt.git.objects import holder
 
     dates = [holder.committed_at(found[2]) for found in repository.cat_file.contents(named) if found is not None]
-    oid, made = holder.make(named, max(dates, default=0), repository.object_format, depth)
+    oid, made = holder.make(named, max(dates, default=0), repository.object_format)
     objects.write(made)
     return oid
 

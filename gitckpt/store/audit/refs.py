@@ -192,7 +192,7 @@ def _of_commits(repository: Repository, evidence: Evidence) -> Iterator[Flaw]:
             yield lasting("commit-ref-wrong", record.ref, sentence, f"git ckpt remove {record.id}")
     kept = {name: (ref, oid) for name, ref, oid in evidence.below(layout.KEEP)}
     plain = {name: oid for name, (ref, oid) in kept.items() if ids.is_oid(name) and ref not in evidence.symbolic}
-    right = {name for name, oid in plain.items() if keep.is_right(repository, name, oid)}
+    right = {name for name, oid in plain.items() if name == oid}
     linked = Linked(evidence)
     needed = right.intersection(linked)
     try:
@@ -214,7 +214,6 @@ def _of_commits(repository: Repository, evidence: Evidence) -> Iterator[Flaw]:
             sentence = f"stands for {target}, and keeps {commit}, the linked commit of {record.id}, only while that does not move"
         update = Update(ref, commit, there, is_symbolic=target is not None)
         yield mendable(code, ref, sentence, updates=(record.is_there, update))
-    yield from _without_holder(repository, {name: kept[name] for name in sorted(right)})
     if evidence.unjudged:
         useful = right  # by checkpoints that cannot be read
     for name, (ref, there) in kept.items():
@@ -232,11 +231,3 @@ def _owners(evidence: Evidence, commits: Collection[str]) -> dict[str, SheetRow]
         if commit in commits and commit not in found:
             found[commit] = evidence.record(at)
     return found
-
-
-def _without_holder(repository: Repository, kept: Mapping[str, tuple[str, str]]) -> Iterator[Flaw]:
-    """Yields the refs whose holder is missing; `kept` has ref and value of each that is right, by what it keeps."""
-    for name, (ref, there) in kept.items():
-        if not keep.is_whole(repository, name, there):
-            sentence = f"the commit {there}, by which it keeps {name}, is missing or damaged"
-            yield mendable("commit-ref-wrong", ref, sentence, updates=(Update(ref, there, there),))

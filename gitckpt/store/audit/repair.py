@@ -59,7 +59,7 @@ def mend(store: Checkpoints, flaws: Sequence[Flaw]) -> list[str]:
                     keeps_more |= any(update.ref.startswith(layout.KEEP) for update in flaw.updates)
         if keeps_more:
             with contextlib.suppress(RefMoved, LockHeld):
-                ends.settle(store.repository, store.objects, store.refs.update, store.index.commits)
+                ends.settle(store.repository, store.refs.update, store.index.commits)
         links = [flaw.link for flaw in flaws if flaw.link is not None]
         if links:
             _write_links(store, links)

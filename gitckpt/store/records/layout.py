@@ -70,9 +70,6 @@ PATIENCE = 10.0
 MAINTAINED = "maintained"
 """In the private directory: its time is when maintenance last started; its line says when it ended, and how."""
 
-LEVELS = "levels"
-"""In the private directory, where four are too few: how many levels a new holder gets (`git.objects.holder`)."""
-
 MAINTENANCE_LOCK = "maintenance.lock"
 """In the private directory: held while tasks of the background are at work."""
 

@@ -287,9 +287,9 @@ class Recorder:
         """Writes objects and refs of checkpoints, once; returns the oid of the last document. Errors: as `record`."""
         fields, commit = made[0][0].fields, made[0][0].fields["git_sha"]
         documents = [(each.fields, object_id("blob", data, self._repository.object_format)) for each, data in made]
-        line = self._line_of(commit, has_branch=bool(fields.get("branch")), again=again) if commit else None
+        line = self._line_of(commit, again=again) if commit else None
         updates = [*made[0][0].fences(), *layout.new_refs(documents, head, line.update if line is not None else None)]
-        needed: list[Item] = [*(line.objects if line is not None else ()), *(("blob", data) for _, data in made)]
+        needed: list[Item] = [("blob", data) for _, data in made]
         derived: list[Item] = []
         if commit:
             lines = {commit: [note.link_line(new["id"], new["phase"], new["timestamp"]) for new, _ in documents]}
@@ -322,19 +322,19 @@ class Recorder:
         if commit:
             self._links.recorded(len(made), instant, with_notes=with_links)
         if line is not None:
-            line.follow_up(self._objects, self._refs.update)
+            line.follow_up(self._refs.update)
             self._line = line.recorded()
         return documents[-1][1]
 
-    def _line_of(self, commit: str, *, has_branch: bool, again: bool) -> keep.Line:
-        """Returns the line that a commit is on: that of the last record, while the commit is the same; the transaction confirms it."""
+    def _line_of(self, commit: str, *, again: bool) -> keep.Line:
+        """Return the line that a commit is on: that of the last record, while the commit is the same; the transaction confirms it."""
         last, self._line = self._line, None
-        if last is not None and (last.commit, last.has_branch) == (commit, has_branch) and not again and last.is_as_it_was():
+        if last is not None and last.commit == commit and not again and last.is_as_it_was():
             return last
-        return keep.Line(self._repository, commit, has_branch=has_branch, again=again).secured(self._objects)
+        return keep.Line(self._repository, commit, again=again).secured(self._objects)
 
     def _apply(self, updates: list[Update], line: keep.Line | None, due: Due, holds: Callable[[], bool] | None) -> None:
-        """Applies updates in one transaction, with what is due to be flushed before; what bars the ref of the line is gone round."""
+        """Apply updates in one transaction, after what is due to be flushed; without the ref of the line where that is barred."""
 
         def look() -> None:
             if holds is not None and not holds():
@@ -352,7 +352,5 @@ class Recorder:
         except (LockHeld, GitError) as error:
             if line is None or line.update not in updates or not keep.is_barred(line.update.ref, error):
                 raise
-            at = updates.index(line.update)
-            updates[at : at + 1] = line.detour()
-            self._objects.write(line.objects)
+            updates.remove(line.update)  # maintenance makes the ref
             self._refs.update(updates, meanwhile)

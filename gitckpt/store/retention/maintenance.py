@@ -12,17 +12,15 @@ from gitckpt.git import config, packing
 from gitckpt.git.command import require_git
 from gitckpt.git.files import premises
 from gitckpt.git.lock import Lock
-from gitckpt.git.process import GitError
 from gitckpt.git.repository import Repository, discover
 from gitckpt.model import times
-from gitckpt.model.errors import BusyError, CkptError
+from gitckpt.model.errors import CkptError
 from gitckpt.model.policy import NOTHING_EXPIRES
 from gitckpt.model.values import dataclass
 from gitckpt.store import log
 from gitckpt.store.checkpoints import Checkpoints
 from gitckpt.store.config import settings
 from gitckpt.store.records import layout
-from gitckpt.store.records.removal import ends
 from gitckpt.store.retention import clock, expiry
 
 _DONE, _FAILED, _AT_WORK, _NEVER = "done", "failed: ", "is at work", "never ran"
@@ -67,7 +65,6 @@ def maintain(repository: Repository) -> None:
                 log.append(repository, f"maintenance: {doubt}")
             policy = NOTHING_EXPIRES if doubt is not None or found.problem else found.policy
             expired = expiry.expire(store, policy, all_walked=True)
-            _deepen(store)
         pack(repository)
         collect(repository)
         if expired.failed:
@@ -76,15 +73,6 @@ def maintain(repository: Repository) -> None:
         _note(repository, f"{_FAILED}{error.message if isinstance(error, CkptError) else f'{type(error).__name__}: {error}'}")
         raise
     _note(repository, _DONE)
-
-
-def _deepen(store: Checkpoints) -> None:
-    """As `ends.deepen`. Names are no reason for maintenance to fail: what keeps them from being looked at is for the log."""
-    try:
-        ends.deepen(store.repository, store.objects, store.refs.update)
-    except (BusyError, GitError, OSError) as error:
-        reason = error.message if isinstance(error, CkptError) else error
-        log.append(store.repository, f"maintenance: names of commits were not looked at: {reason}")
 
 
 def work(repository: Repository, *, only_pack: bool) -> None:

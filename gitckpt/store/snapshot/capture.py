@@ -20,7 +20,6 @@ from gitckpt.model.checkpoint import Omitted, Suspect, Worktree
 from gitckpt.model.errors import WorktreeError
 from gitckpt.model.names import quoted
 from gitckpt.model.values import dataclass, field, replace
-from gitckpt.store.records import keep
 from gitckpt.store.records.recorder import FilesPruned
 from gitckpt.store.snapshot import manifest, wholeness
 from gitckpt.store.snapshot.limits import Limits, size_text
@@ -242,7 +241,7 @@ class _Capture:
             if bounds.is_too_much(content.operation):
                 self._omitted.append(Omitted(".git", f"what git keeps of the {under_way} in progress: {bounds.OPERATION}"))
                 omitted, under_way, content.operation = (*omitted, self._omitted[-1]), None, {}
-            needed = operation.holder_of(self._repository, self._objects, content.operation, self._commit, keep.depth(self._repository))
+            needed = operation.holder_of(self._repository, self._objects, content.operation, self._commit)
         tree = manifest.write(self._repository, self._objects, content)
         found = Worktree(dirty, tree, under_way, needed, omitted=omitted, converted=converted, suspects=self._suspects(files))
         captured = Captured(found, files, seen.submodules.keys(), left=inexact.left, is_as_stored=rules is None)

@@ -11,7 +11,7 @@ from gitckpt.git.worktree.index import PrivateIndex
 from gitckpt.model.checkpoint import RESCUE, Worktree
 from gitckpt.model.format.document import message_of
 from gitckpt.store.checkpoints import Checkpoints
-from gitckpt.store.records import keep, layout
+from gitckpt.store.records import layout
 from gitckpt.store.snapshot import manifest
 from gitckpt.store.snapshot.manifest import Contents
 
@@ -117,6 +117,6 @@ def _capture_index(repository: Repository, objects: Objects, commit: str) -> Wor
     if (not trees or trees == {0: base}) and not flags and not under_way:
         return Worktree(dirty=False)
     found = Contents(files, trees, flags, operation=operation.collect(repository) if under_way else {})
-    needed = operation.holder_of(repository, objects, found.operation, commit, keep.depth(repository))
+    needed = operation.holder_of(repository, objects, found.operation, commit)
     tree = manifest.write(repository, objects, found)
     return Worktree(dirty=True, tree=tree, operation=under_way, operation_commit=needed)

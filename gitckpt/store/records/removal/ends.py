@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import os
-import time
-
-from gitckpt.git.files import atomic, premises
 from gitckpt.git.files.reader import cuts
 from gitckpt.git.process import GitError
 from gitckpt.git.refs import Update
-from gitckpt.store.records import keep, layout
+from gitckpt.store.records import keep
 from gitckpt.store.records.layout import KEEP
 from gitckpt.store.records.removal.known import NEVER, are_many
 
@@ -18,7 +14,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection
     from collections.abc import Set as AbstractSet
 
-    from gitckpt.git.objects.port import Objects
     from gitckpt.git.repository import Repository
     from gitckpt.store.records.keep import Apply
     from gitckpt.store.records.removal.known import Known, Last
@@ -29,7 +24,6 @@ _PATIENCE = 60.0
 
 def settle(
     repository: Repository,
-    objects: Objects,
     apply: Apply,
     needed: Callable[[], Collection[str] | None],
     *,
@@ -53,10 +47,10 @@ def settle(
         RefMoved: somebody else was faster.
         LockHeld, GitError: git refused; each commit is kept all the same.
     """
-    listed, tips, symbolic = keep.listing(repository)
+    listed, symbolic = keep.listing(repository)
     from gitckpt.git.graph import reachability
 
-    kept = {oid: value for oid, value in listed.items() if oid not in symbolic and keep.is_right(repository, oid, value)}
+    kept = {oid: value for oid, value in listed.items() if oid not in symbolic and value == oid}
     young = {oid for oid in kept if keep.is_young(repository, KEEP + oid) and repository.cat_file.info(oid) is not None}
     last, before = NEVER if known is None else known.last(), None
     try:
@@ -72,21 +66,22 @@ def settle(
             newest = _ends(repository, wanted, kept, listed, last, all_walked=all_walked)
     except GitError:
         return
-    values = keep.give(repository, objects, apply, {oid: listed.get(oid, "") for oid in newest}, tips, symbolic=symbolic)
-    gone = [oid for oid in kept if oid not in newest and oid not in values]
+    if not keep.give(apply, {oid: listed.get(oid, "") for oid in newest}, symbolic):
+        return  # what they lead to is kept by what is there
+    gone = [oid for oid in kept if oid not in newest]
     gone = [oid for oid in gone if oid not in wanted or repository.cat_file.info(oid) is not None]
     gone = [oid for oid in gone if not keep.is_locked(repository, KEEP + oid)]
     if gone:
-        there = [Update(KEEP + oid, value, value) for oid, value in values.items()]
+        there = [Update(KEEP + oid, oid, oid) for oid in newest]
         apply([*there, *(Update(KEEP + oid, "", kept[oid]) for oid in gone)])
         # What came while we looked: its ref was there when it was recorded, and we have taken it.
         now = needed() if moved is None or known is None else known.last().new - last.new
         came = {oid for oid in now or () if keep.may_name(repository, oid)} - wanted
         lost = reachability.outside(repository.git, came, newest)
-        keep.give(repository, objects, apply, {oid: keep.value_of(repository, KEEP + oid) for oid in lost}, tips, symbolic=symbolic)
+        keep.give(apply, {oid: keep.value_of(repository, KEEP + oid) for oid in lost}, symbolic)
     is_known = moved is not None or (before is not None and are_many(len(wanted)) and (all_walked or last.lines is not None))
     if known is not None and is_known:
-        known.keep_last({*values, *kept}.difference(gone), last.mark)
+        known.keep_last({*newest, *kept}.difference(gone), last.mark)
 
 
 def _moved(
@@ -146,42 +141,3 @@ def _ends(
             lost = reachability.between(repository.git, (others | last.new) - staying, staying) & wanted
         wanted = staying | lost
     return reachability.newest(repository.git, wanted)
-
-
-def deepen(repository: Repository, objects: Objects, apply: Apply) -> None:
-    """Gives the refs of lines that have ended so many levels that they take no name from a branch, and notes it for those to come.
-
-    All commits are walked where there is such a ref: for maintenance, which nobody waits for.
-
-    Args:
-        apply: as for `settle`.
-
-    Raises:
-        DeadlinePassed: history is too large for that.
-        RefMoved: somebody else was faster.
-        LockHeld, GitError: git refused; each commit is kept as before.
-    """
-    from gitckpt.git.graph import names
-    from gitckpt.git.objects import holder
-
-    spaces, deadline = tuple(f"{space}/" for space in layout.OWN), time.monotonic() + _PATIENCE
-    while held := _held(repository):
-        ours = {KEEP + oid: value for oid, value in held.items()}
-        depth = min(names.farthest_taken(repository, ours, spaces, holder.DEPTH, deadline) + 1, holder.DEEPEST)
-        if depth <= holder.DEPTH:
-            return
-        if depth > keep.depth(repository):
-            path = os.path.join(repository.make_private_dir(), layout.LEVELS)
-            atomic.write_own(path, b"%d\n" % depth, flushed=False, opener=premises.create)
-        with layout.turn(repository):
-            held = _held(repository)
-            if keep.give(repository, objects, apply, held, (), symbolic=(), least=depth) == held:
-                return  # they have them, and it takes more than is possible
-
-
-def _held(repository: Repository) -> dict[str, str]:
-    """Returns what those refs point to, by the commits that they keep, which point to a holder."""
-    listed, tips, symbolic = keep.listing(repository)
-    held = {oid: value for oid, value in listed.items() if value != oid and oid not in tips and oid not in symbolic}
-    free = {oid: value for oid, value in held.items() if not keep.is_locked(repository, KEEP + oid)}
-    return {oid: value for oid, value in free.items() if keep.is_right(repository, oid, value)}

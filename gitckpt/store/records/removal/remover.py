@@ -220,7 +220,6 @@ class Remover:
         with layout.turn(self._repository):
             ends.settle(
                 self._repository,
-                self._objects,
                 self._refs.update,
                 self._commits,
                 known=self._known,
