@@ -8,16 +8,16 @@ from collections.abc import Callable, Mapping
 from gitckpt.git import config
 from gitckpt.git.command import NO_HOOKS
 from gitckpt.git.contents import unfiltered
-from gitckpt.git.files import mounts, premises
+from gitckpt.git.files import premises
 from gitckpt.git.graph import partial
 from gitckpt.git.process import GitError
 from gitckpt.git.repository import BRANCHES, Repository
-from gitckpt.git.worktree import administration, modules, operation
+from gitckpt.git.worktree import administration, operation
 from gitckpt.git.worktree.index import PrivateIndex
 from gitckpt.model import ids
 from gitckpt.model.checkpoint import Checkpoint
 from gitckpt.model.errors import WorktreeError
-from gitckpt.model.names import first_of, shell_word
+from gitckpt.model.names import first_of
 from gitckpt.model.values import dataclass
 from gitckpt.store import roster
 from gitckpt.store.records.owner import Owner
@@ -25,10 +25,12 @@ from gitckpt.store.snapshot import comparison, index_state, manifest
 from gitckpt.store.snapshot.limits import Limits
 from gitckpt.store.snapshot.manifest import Contents
 from gitckpt.store.worktrees import checkout, ownership, scaffold, submodules
+from gitckpt.store.worktrees.plan import ADOPT, MAKE
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from gitckpt.git.objects.port import Objects
+    from gitckpt.store.worktrees.plan import Registration, ResumePlan
 
 _ALONE = (*NO_HOOKS, "-c", "worktree.useRelativePaths=false")
 
@@ -54,7 +56,7 @@ class Opened:
 
 @dataclass(frozen=True, slots=True)
 class Wish:
-    """What `open_worktree` shall open.
+    """What `carry_out` opens.
 
     Attributes:
         checkpoint: what the worktree holds when it is made.
@@ -63,7 +65,7 @@ class Wish:
         branch: the branch that it shall be on; None for a detached HEAD.
         limits: what a capture leaves out, for the comparison at the end.
         is_of_other_commit: whether another commit stands for its own: no operation comes back.
-        rescue: called with a worktree whose directory is gone, before git forgets it: records what is in no checkpoint.
+        rescue: called with a worktree whose directory is gone, and its path, before git forgets it: records what is in no checkpoint.
     """
 
     checkpoint: Checkpoint
@@ -71,7 +73,7 @@ class Wish:
     in_run: bool
     branch: str | None
     limits: Limits
-    rescue: Callable[[Repository], None]
+    rescue: Callable[[Repository, str], None]
     is_of_other_commit: bool = False
 
     @property
@@ -80,38 +82,44 @@ class Wish:
         return Owner(self.checkpoint.id, self.checkpoint.run if self.in_run else None)
 
 
-def open_worktree(repository: Repository, objects: Objects, wish: Wish) -> Opened:
-    """Returns the worktree of a checkpoint; makes it if there is none.
+def carry_out(repository: Repository, objects: Objects, plan: ResumePlan, wish: Wish) -> Opened | None:
+    """Open or make a worktree as planned.
 
     Args:
         repository: seen from any of its worktrees.
-        wish: which worktree.
+        plan: what to do.
+        wish: what the worktree is for.
+
+    Returns:
+        The worktree; None where another process made one there meanwhile.
 
     Raises:
-        WorktreeError: the directory there is not ours; the commit or the files are missing; or what was brought back is not what was
-            captured. Nothing that was there before is changed.
+        WorktreeError: the commit or the files are missing; or what was brought back is not what was captured. Nothing that was there
+            before is changed.
     """
-    root = os.path.dirname(wish.path)
     premises.require(wish.path)
-    scaffold.sweep(repository, root)
-    if os.path.lexists(wish.path):
-        return _existing(repository, objects, wish)
-    forgotten = ownership.registration_of(repository, wish.path)
-    if forgotten is not None:
-        moved = administration.moved_to(repository, forgotten, wish.path)
-        if moved is not None:
-            administration.repair(repository, moved)
-            remark = f"it was moved there from {wish.path}"
-            return Opened(moved, made=False, remarks=(remark,), unfiltered=_completed(repository, moved))
-        _rescue(repository, forgotten, wish)
+    for gone in plan.forget:
+        _forget(repository, gone, wish)
+    if plan.relink:
+        administration.repair(repository, wish.path)
+    if plan.action == MAKE:
+        return _make(repository, objects, wish)
+    if plan.action == ADOPT:
+        return _adopt(repository, objects, wish)
+    remarks = _mend_head(repository, wish)
+    return Opened(wish.path, made=False, remarks=remarks, unfiltered=_completed(repository, wish.path))
+
+
+def _make(repository: Repository, objects: Objects, wish: Wish) -> Opened | None:
     _require_objects(repository, wish.checkpoint)
+    root = os.path.dirname(wish.path)
     _make_root(root)
     with premises.holding(root), scaffold.around(repository, wish.path) as staged:
         held = _add(repository, staged, wish.checkpoint)
         remarks, held = _fill(repository, staged, objects, wish, held)
         moved_in = _move(repository, staged, wish.path)
     administration.flush(repository, wish.path)
-    return Opened(wish.path, made=True, remarks=remarks, unfiltered=tuple(held)) if moved_in else _existing(repository, objects, wish)
+    return Opened(wish.path, made=True, remarks=remarks, unfiltered=tuple(held)) if moved_in else None
 
 
 def default_root(repository: Repository, configured: str | None) -> str:
@@ -135,40 +143,6 @@ def default_root(repository: Repository, configured: str | None) -> str:
             hint="say where they shall be: git config ckpt.worktreeDir DIR; where one shall be: git ckpt resume --into DIR",
         )
     return os.path.join(top, premises.PRIVATE, "worktrees")
-
-
-def _existing(repository: Repository, objects: Objects, wish: Wish) -> Opened:
-    """Returns the worktree at a path as it stands, if it is the one that is wanted; repairs what git keeps of it."""
-    path, wanted = wish.path, wish.owner
-    git_dir = administration.named_by(path)
-    if git_dir is not None and not os.path.isdir(git_dir):
-        again = os.path.join(administration.administration(repository), os.path.basename(git_dir))
-        if os.path.isdir(again):  # the repository was moved
-            administration.repair(repository, path)
-        elif administration.is_ours(repository, git_dir) and os.path.basename(path) == (wanted.run or wanted.checkpoint):
-            return _adopt(repository, objects, wish)
-    found = ownership.owner_at(repository, path)
-    if found is not None and (found.run == wanted.run if wanted.run else found == wanted):
-        administration.repair(repository, path)  # a kill may have kept the one that made it from doing so
-        remarks = _mend_head(repository, wish)
-        return Opened(path, made=False, remarks=remarks, unfiltered=_completed(repository, path))
-    ownership.require_not_elsewhere(repository, path, wanted)
-    if found is None and ownership.registration_of(repository, path):
-        if git_dir is None:  # git does not remove such a worktree
-            is_there = os.path.lexists(os.path.join(path, ".git"))
-            away = f"move it out of the way: mv {shell_word(path)} {shell_word(f'{path}.old')}"
-            raise WorktreeError(
-                f"{path} is a worktree of gitckpt whose .git {'is no file any more' if is_there else 'is gone'}",
-                hint=away if is_there else f"to go on with its files: git worktree repair; or {away}",
-            )
-        raise WorktreeError(
-            f"{path} is a worktree of gitckpt that does not say what it was made for",
-            hint=f"save what you need of it, then: {mounts.way_to_remove(path)}",
-        )
-    raise WorktreeError(
-        f"{path} exists and is not the worktree of {wanted.run or wanted.checkpoint}",
-        hint="move it out of the way, or choose another place: git ckpt resume --into DIR",
-    )
 
 
 def _mend_head(repository: Repository, wish: Wish) -> tuple[str, ...]:
@@ -227,20 +201,14 @@ def _adopt(repository: Repository, objects: Objects, wish: Wish) -> Opened:
     return Opened(wish.path, made=False, remarks=(said, *remarks))
 
 
-def _rescue(repository: Repository, git_dir: str, wish: Wish) -> None:
-    """Lets git forget a worktree whose directory was deleted by hand; what was staged there is recorded before."""
-    if modules.has_own(git_dir):
-        raise WorktreeError(
-            f"the directory {wish.path} is gone, and {git_dir} still holds repositories of its submodules",
-            hint=f"if it was moved: git worktree repair NEW-PATH; if not, look there, then: git worktree remove -f -f "
-            f"{shell_word(wish.path)}",
-        )
-    there = Repository(git_dir, None, repository.object_format)
+def _forget(repository: Repository, gone: Registration, wish: Wish) -> None:
+    """Let git forget a worktree whose directory was deleted; what was staged there is recorded before."""
+    there = Repository(gone.git_dir, None, repository.object_format)
     try:
-        wish.rescue(there)
+        wish.rescue(there, gone.path)
     finally:
         there.close()
-    administration.forget(repository, git_dir)
+    administration.forget(repository, gone.git_dir)
 
 
 def _fill(repository: Repository, staged: str, objects: Objects, wish: Wish, held: list[bytes]) -> tuple[tuple[str, ...], list[bytes]]:

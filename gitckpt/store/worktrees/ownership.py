@@ -10,10 +10,8 @@ import os
 
 from gitckpt.git.files import atomic
 from gitckpt.git.repository import Repository
-from gitckpt.git.worktree.administration import content, elsewhere, lock_reason, moved_to, named_by, registered, seen_from, went_along
+from gitckpt.git.worktree.administration import content, lock_reason, moved_to, named_by, registered, seen_from, went_along
 from gitckpt.model import ids
-from gitckpt.model.errors import WorktreeError
-from gitckpt.model.names import shell_word
 from gitckpt.store.records import layout
 from gitckpt.store.records import owner as owners
 from gitckpt.store.records.owner import Owner
@@ -58,25 +56,16 @@ def of_runs(repository: Repository) -> dict[str, str]:
     return dict(_of_runs(repository))
 
 
-def of_run(repository: Repository, run: str, at: str) -> str | None:
-    """Returns the top of a run's worktree that is there, as `of_runs`; None where there is none.
-
-    A run may have several: one was on a disk that was not there when another one was made.
-
-    Args:
-        repository: seen from any of its worktrees.
-        run: whose.
-        at: the one that counts, if it is there.
-    """
-    found = [path for one, path in _of_runs(repository) if one == run]
-    return next((path for path in found if os.path.realpath(path) == os.path.realpath(at)), found[-1] if found else None)
+def is_being_made(path: str) -> bool:
+    """Tell whether a path is that of a worktree that is not complete yet."""
+    return os.path.basename(os.path.dirname(path)).startswith(BEING_MADE)
 
 
 def _of_runs(repository: Repository) -> Iterator[tuple[str, str]]:
     for git_dir, path in registered(repository):
-        if os.path.basename(os.path.dirname(path)).startswith(BEING_MADE):  # another process is about to move it
-            continue
         there, named = owner_in(git_dir), named_by(path)
+        if is_being_made(path):  # another process is about to move it
+            continue
         if there is not None and there.run is not None and named is not None and os.path.realpath(named) == os.path.realpath(git_dir):
             yield there.run, path
 
@@ -100,10 +89,11 @@ def behind(repository: Repository) -> tuple[str, str] | None:
 
     That is the checkpoint at which it stands, and the one of theirs that was adopted.
     """
-    return _behind_in(repository.git_dir)
+    return behind_in(repository.git_dir)
 
 
-def _behind_in(git_dir: str) -> tuple[str, str] | None:
+def behind_in(git_dir: str) -> tuple[str, str] | None:
+    """Read the same from the administrative directory of a worktree."""
     stands_at, _, adopted = content(os.path.join(git_dir, layout.BEHIND_FILE)).partition(" ")
     return (stands_at, adopted) if stands_at and adopted else None
 
@@ -113,7 +103,7 @@ def note_behind(repository: Repository, run: str, checkpoint_id: str, adopted: s
     for git_dir, _ in registered(repository):  # also of one that was moved, or is on a disk that is away: `resume` may find it later
         one = owner_in(git_dir)
         if one is not None and one.run == run:
-            before = _behind_in(git_dir)
+            before = behind_in(git_dir)
             stands_at = before[0] if before is not None else checkpoint_id
             atomic.write(os.path.join(git_dir, layout.BEHIND_FILE), f"{stands_at} {adopted}\n".encode("ascii"))
 
@@ -128,24 +118,6 @@ def owner_at(repository: Repository, path: str) -> Owner | None:
     """Returns whose a directory is, if it is a worktree of this repository that gitckpt made."""
     there = seen_from(repository, path)
     return owner(there) if there is not None else None
-
-
-def registration_of(repository: Repository, path: str) -> str | None:
-    """Returns the administrative directory of the worktree that git believes to be at a path, if gitckpt made it."""
-    for git_dir, where in registered(repository):
-        if os.path.realpath(where) == os.path.realpath(path) and is_locked_by_us(git_dir):
-            return git_dir
-    return None
-
-
-def require_not_elsewhere(repository: Repository, path: str, wanted: Owner) -> None:
-    """Raises `WorktreeError` if a directory is a worktree of another repository, as in a copy of that. `wanted`: whose it should be."""
-    other = elsewhere(repository, path)
-    if other is not None:
-        raise WorktreeError(
-            f"{path} is a worktree of another repository: {other}",
-            hint=f"make one of this repository elsewhere: git ckpt resume {shell_word(wanted.run or wanted.checkpoint)} --into DIR",
-        )
 
 
 def is_locked_by_us(git_dir: str) -> bool:

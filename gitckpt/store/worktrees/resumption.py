@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 
+from gitckpt.git.files import mounts
 from gitckpt.git.repository import BRANCHES, Repository
 from gitckpt.git.worktree import administration, modules
 from gitckpt.model.arguments import require_path
@@ -15,16 +16,20 @@ from gitckpt.store import chains
 from gitckpt.store.checkpoints import Checkpoints
 from gitckpt.store.config import settings
 from gitckpt.store.records import heads
+from gitckpt.store.records.owner import Owner
 from gitckpt.store.snapshot import manifest
 from gitckpt.store.submodules import keeper
-from gitckpt.store.worktrees import leftover, opener, ownership, submodules
+from gitckpt.store.worktrees import leftover, opener, ownership, plan, scaffold, submodules
 from gitckpt.store.worktrees.opener import Opened, Wish
+from gitckpt.store.worktrees.plan import Branch, PathState, Registration, Situation
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Collection
 
     from gitckpt.store.records.entry import Entry
+    from gitckpt.store.snapshot.limits import Limits
+    from gitckpt.store.worktrees.plan import ResumePlan
 
 
 def resume(
@@ -60,35 +65,31 @@ def resume(
     said = store.rules.read()
     newest = heads.newest(store.index, store.repository, checkpoint.run) if checkpoint.run is not None else None
     in_run = newest is not None and checkpoint.id == newest.id and _is_of_run(store, newest)
-    name = checkpoint.run if in_run and checkpoint.run else checkpoint.id
-    path = directory
-    moved: list[str] = []
-    if in_run and checkpoint.run:
-        _forget_deleted(store, checkpoint.run)
-        path, moved = _where_it_is(store, checkpoint.run, directory)
-    if path is None:  # only then, as there may be no such place
-        path = os.path.join(opener.default_root(repository, said.worktree_dir), name)
-    branch, remark = _branch(store, checkpoint) if in_run else (None, None)
-    if said.limits.submodules and submodules.are_to_come(path):
-        checkpoint = _with_submodules(store, checkpoint)
-
-    def rescue(there: Repository) -> None:
-        leftover.record_leftover(store, there.git_dir, path)
-
-    wish = Wish(checkpoint, path, in_run=in_run, branch=branch, limits=said.limits, rescue=rescue, is_of_other_commit=stand_in is not None)
-    opened = opener.open_worktree(repository, store.objects, wish)
+    wanted = Owner(checkpoint.id, checkpoint.run if in_run else None)
+    opened = None
+    while opened is None:  # again where another process made one meanwhile
+        for place in filter(None, (directory, known_root(repository))):
+            scaffold.sweep(repository, os.path.dirname(place) if place == directory else place)
+        todo = plan.plan_resume(_situation(store, checkpoint, wanted, directory))
+        if said.limits.submodules and todo.fills_submodules:
+            checkpoint = _with_submodules(store, checkpoint)
+        wish = _wish(store, checkpoint, todo, said.limits, in_run=in_run, is_of_other_commit=stand_in is not None)
+        opened = opener.carry_out(repository, store.objects, todo, wish)
     lacking = submodules.finish(store, opened.path, checkpoint, said.limits)
     if is_driven and lacking:
         there = f"do that in {shell_word(opened.path)}"
         raise WorktreeError("; ".join(lacking), hint=f"{there}; then, or to go on without: git ckpt resume {checkpoint.run}")
-    remarks = [
-        *moved,
-        *opened.remarks,
-        *([remark] if remark and opened.made else []),
-        *([said for said in (is_elsewhere, stand_in) if said and opened.made]),
-        *lacking,
-    ]
-    return replace(opened, remarks=tuple(remarks), behind=_behind(repository, opened.path, checkpoint) if in_run else None)
+    made = (*todo.remarks_made, *(remark for remark in (is_elsewhere, stand_in) if remark)) if opened.made else ()
+    return replace(opened, remarks=(*todo.remarks, *opened.remarks, *made, *lacking), behind=todo.behind)
+
+
+def _wish(store: Checkpoints, checkpoint: Checkpoint, todo: ResumePlan, limits: Limits, *, in_run: bool, is_of_other_commit: bool) -> Wish:
+    def rescue(there: Repository, path: str) -> None:
+        leftover.record_leftover(store, there.git_dir, path)
+
+    return Wish(
+        checkpoint, todo.path, in_run=in_run, branch=todo.branch, limits=limits, rescue=rescue, is_of_other_commit=is_of_other_commit
+    )
 
 
 def _is_of_run(store: Checkpoints, newest: Entry) -> bool:
@@ -99,13 +100,6 @@ def _is_of_run(store: Checkpoints, newest: Entry) -> bool:
     run = str(newest.run)
     ours = chains.knows(store.repository, run, newest.oid) or newest.trigger.startswith(IMPORT)
     return ours or run in ownership.of_runs(store.repository)  # the file of the chain may be lost
-
-
-def _behind(repository: Repository, path: str, checkpoint: Checkpoint) -> str | None:
-    """Returns the checkpoint at which a run's worktree stands; None where it is where its run is."""
-    there = administration.seen_from(repository, path)
-    stands_at = ownership.behind(there) if there is not None else None
-    return stands_at[0] if stands_at is not None and stands_at[0] != checkpoint.id else None
 
 
 def _from_here(store: Checkpoints, checkpoint: Checkpoint) -> tuple[Checkpoint, str | None]:
@@ -132,79 +126,97 @@ def _with_submodules(store: Checkpoints, checkpoint: Checkpoint) -> Checkpoint:
     return replace(checkpoint, worktree=replace(files, submodules=(*files.submodules, *more))) if more else checkpoint
 
 
-def _where_it_is(store: Checkpoints, run: str, directory: str | None) -> tuple[str | None, list[str]]:
-    """Returns where the worktree of a run is, which has one: another one would begin with what is recorded, and each go its own way.
-
-    What somebody should know of that comes with it.
-
-    Args:
-        directory: where somebody wants it; None for anywhere, and then returned where there is none.
-
-    Raises:
-        WorktreeError: it is elsewhere.
-    """
-    remarks: list[str] = []
-    there = ownership.of_run(store.repository, run, directory or os.path.join(known_root(store.repository) or "", run))
-    if there is None:
-        there, remarks = _moved(store, run)
-    if directory is None:
-        return there, remarks
-    if there is not None and os.path.realpath(there) != os.path.realpath(directory):
-        hint = "leave the directory out to go on there"
-        if not os.path.lexists(directory) and not modules.are_there(store.repository):  # git moves none that has submodules
-            hint += f"; or move it: git worktree move -f -f {shell_word(there)} {shell_word(directory)}"
-        raise WorktreeError(f"run {run} has its worktree already, at {there}", hint=hint)
-    return directory, remarks
-
-
-def _moved(store: Checkpoints, run: str) -> tuple[str | None, list[str]]:
-    """Returns where the worktree of a run is that somebody has moved without telling git, or whose repository he has; git is told.
-
-    Only as far as that can be found. What somebody should know of it comes with it.
-    """
-    for git_dir, path in administration.registered(store.repository):
-        owner = ownership.owner_in(git_dir)
-        if owner is None or owner.run != run:
-            continue
-        moved = None if os.path.lexists(path) else administration.moved_to(store.repository, git_dir, path)
-        remarks = [f"it was moved there from {path}"] if moved is not None else []
-        moved = moved or administration.left_by(store.repository, git_dir, path)
-        if moved is not None:
-            administration.repair(store.repository, moved)
-            return moved, remarks
-    return None, []
+def _situation(store: Checkpoints, checkpoint: Checkpoint, wanted: Owner, directory: str | None) -> Situation:
+    """Gather what decides how the worktree is opened."""
+    repository, name = store.repository, wanted.run or wanted.checkpoint
+    root, no_default = _root(repository)
+    default = None if root is None else os.path.join(root, name)
+    likely = {os.path.realpath(path) for path in (directory, default) if path is not None}
+    registrations = [_registration(repository, git_dir, path, wanted, likely) for git_dir, path in administration.registered(repository)]
+    of_run = [each for each in registrations if each.of_run]
+    paths = [directory, default, *(path for each in of_run for path in (each.path, each.moved_to, each.left_at))]
+    places = {path: _place(repository, path) for path in paths if path is not None}
+    is_found = all(places[path].exists for path in (directory, default) if path is not None)
+    return Situation(
+        wanted,
+        checkpoint.git_sha,
+        asked=directory,
+        default=default,
+        no_default=no_default,
+        registrations=tuple(registrations),
+        places=places,
+        branch=_branch(store, checkpoint) if wanted.run is not None and not is_found else None,
+        has_submodules=modules.are_there(repository),
+    )
 
 
-def _forget_deleted(store: Checkpoints, run: str) -> None:
-    """Lets git forget the worktrees of a run whose directories were deleted by hand; what was staged there is recorded before.
-
-    Until then they seem to have the run's branch, wherever its worktree is made anew.
-    """
-    for git_dir, path in administration.registered(store.repository):
-        owner = ownership.owner_in(git_dir)
-        if owner is None or owner.run != run or not ownership.is_gone(store.repository, git_dir, path):
-            continue
-        if not modules.has_own(git_dir):  # with those, a person has to look
-            leftover.record_leftover(store, git_dir, path)
-            administration.forget(store.repository, git_dir)
+def _root(repository: Repository) -> tuple[str | None, tuple[str, str | None]]:
+    """Return where worktrees are made; or None, and why there is no such place."""
+    try:
+        return opener.default_root(repository, settings.read(repository).worktree_dir), ("", None)
+    except WorktreeError as error:
+        return None, (error.message, error.hint)
 
 
-def _branch(store: Checkpoints, checkpoint: Checkpoint) -> tuple[str | None, str | None]:
-    """Returns the branch that a run's worktree shall be on; and, where there is one but it cannot, why not."""
+def _registration(repository: Repository, git_dir: str, path: str, wanted: Owner, likely: set[str]) -> Registration:
+    owner, real = ownership.owner_in(git_dir), os.path.realpath(path)
+    of_run = owner is not None and wanted.run is not None and owner.run == wanted.run
+    if not of_run and real not in likely:
+        return Registration(git_dir, path, real, of_run=False)
+    exists, named = os.path.lexists(path), administration.named_by(path)
+    return Registration(
+        git_dir,
+        path,
+        real,
+        of_run=of_run,
+        is_there=named is not None and os.path.realpath(named) == os.path.realpath(git_dir) and not ownership.is_being_made(path),
+        is_gone=ownership.is_gone(repository, git_dir, path),
+        is_locked_by_us=ownership.is_locked_by_us(git_dir),
+        has_submodules=modules.has_own(git_dir),
+        moved_to=None if exists else administration.moved_to(repository, git_dir, path),
+        left_at=administration.left_by(repository, git_dir, path),
+    )
+
+
+def _place(repository: Repository, path: str) -> PathState:
+    real = os.path.realpath(path)
+    if not os.path.lexists(path):
+        return PathState(path, real, lacks_submodules=True)
+    git_dir = administration.named_by(path)
+    exists = git_dir is not None and os.path.isdir(git_dir)
+    kept = os.path.join(administration.administration(repository), os.path.basename(git_dir or ""))
+    is_kept = git_dir is not None and not exists and os.path.isdir(kept)
+    owner = ownership.owner_in(kept) if is_kept else ownership.owner_at(repository, path)
+    stands_at = ownership.behind_in(kept if is_kept else git_dir or "") if owner is not None else None
+    return PathState(
+        path,
+        real,
+        exists=True,
+        has_dot_git=os.path.lexists(os.path.join(path, ".git")),
+        git_dir=git_dir,
+        git_dir_exists=exists,
+        is_kept=is_kept,
+        is_of_this_repository=git_dir is not None and administration.is_ours(repository, git_dir),
+        owner=owner,
+        other=administration.elsewhere(repository, path) if owner is None else None,
+        behind=stands_at[0] if stands_at is not None else None,
+        lacks_submodules=submodules.are_to_come(path),
+        removal=mounts.way_to_remove(path) if owner is None else "",
+    )
+
+
+def _branch(store: Checkpoints, checkpoint: Checkpoint) -> Branch | None:
+    """Return the branch that a run's worktree may be on; None where that is the user's, or there is none."""
     if checkpoint.branch is None or not checkpoint.git_sha:
-        return None, None
+        return None
     first = heads.chain(store.index, store.repository, str(checkpoint.run))[-1]
     if first.branch == checkpoint.branch and not first.trigger.startswith(IMPORT):  # of an imported run it is its own branch
-        return None, None
+        return None
     ref = BRANCHES + checkpoint.branch
-    found = store.repository.cat_file.info(ref)
-    if found is None or found[0] != checkpoint.git_sha:
-        return None, f"HEAD is detached: the branch {checkpoint.branch} is {'gone' if found is None else 'elsewhere by now'}"
-    if not opener.is_free(store.repository, ref):
-        where = " and ".join(opener.worktrees_on(store.repository, ref)) or "another worktree"
-        behind = "stays behind there when the run commits or pushes"
-        return None, f"HEAD is detached: the branch {checkpoint.branch} is checked out in {where}, and {behind}"
-    return checkpoint.branch, None
+    tip = store.repository.cat_file.info(ref)
+    is_free = opener.is_free(store.repository, ref)
+    used_in = () if is_free else tuple(opener.worktrees_on(store.repository, ref))
+    return Branch(checkpoint.branch, tip[0] if tip is not None else None, is_free=is_free, used_in=used_in)
 
 
 def places(repository: Repository, runs: Collection[str]) -> dict[str, str]:
@@ -239,7 +251,4 @@ def known_root(repository: Repository) -> str | None:
     Returns:
         The directory; None where there is no such place.
     """
-    try:
-        return opener.default_root(repository, settings.read(repository).worktree_dir)
-    except WorktreeError:
-        return None
+    return _root(repository)[0]
