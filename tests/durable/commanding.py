@@ -10,21 +10,27 @@ from pathlib import Path
 import pytest
 
 from gitckpt.durable.command import supervisor
+from gitckpt.durable.command.env_tag import EnvTag
 from gitckpt.durable.command.execution import Ending, Patience, run_command
 from gitckpt.durable.command.watchdog import Watchdog
 
 SYSTEMS = {
     "orphans are adopted": "",
-    "orphans are not adopted": "supervisor.adopt = lambda: False; ",
-    "ps tells of processes": "supervisor.adopt = lambda: False; processes._SELF = '/nowhere'; ",
+    "orphans are not adopted": "supervisor.adopt_orphans = lambda: False; ",
+    "ps tells of processes": "supervisor.adopt_orphans = lambda: False; process_tree._SELF = '/nowhere'; ",
 }
 """Systems that there are, and what makes a supervisor believe that it is on one."""
 
 
 def pretend(patch: pytest.MonkeyPatch, system: str) -> None:
     """Lets the watchdogs that are started from now on believe that they are on one of `SYSTEMS`."""
-    start = "import sys; sys.path.insert(0, sys.argv[1]); from gitckpt.durable.command import processes, supervisor"
+    start = "import sys; sys.path.insert(0, sys.argv[1]); from gitckpt.durable.command import process_tree, supervisor"
     patch.setattr(supervisor, "_BOOTSTRAP", f"{start}; {SYSTEMS[system]}supervisor.main(sys.argv[2:])")
+
+
+def tag(directory: Path) -> EnvTag:
+    """Returns the tag of a run that is not there; its repository is a directory."""
+    return EnvTag("a-run", 1, str(directory))
 
 
 class Runner:

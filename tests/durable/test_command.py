@@ -18,7 +18,7 @@ from gitckpt.durable.command import execution as command_module
 from gitckpt.durable.command.execution import EXIT, TAIL_BYTES, Ending, Tail, last_line
 from gitckpt.durable.command.watchdog import Watchdog
 from gitckpt.model.errors import CkptError, WorktreeError
-from tests.durable.commanding import Runner, comes, ends, pretend
+from tests.durable.commanding import Runner, comes, ends, pretend, tag
 
 ROOT = Path(__file__).parents[2]
 
@@ -32,7 +32,7 @@ def both_ways(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -
 def run(tmp_path: Path) -> Iterator[Runner]:
     directory = tmp_path / "work"
     directory.mkdir()
-    with Watchdog() as watchdog:
+    with Watchdog(tag(tmp_path)) as watchdog:
         yield Runner(directory, watchdog)
 
 
@@ -139,7 +139,8 @@ def test_environment_is_that_of_a_plain_shell(run: Runner) -> None:
         "go": "1",
         "1": "one",
     }
-    plain = subprocess.run(["/bin/sh", "-c", "env -0"], env=given, cwd=run.directory, capture_output=True, check=True).stdout
+    expected = given | run.watchdog.tag.variables
+    plain = subprocess.run(["/bin/sh", "-c", "env -0"], env=expected, cwd=run.directory, capture_output=True, check=True).stdout
     run("env -0", env=given)
     assert sorted(b"".join(run.shown).split(b"\0")) == sorted(plain.split(b"\0"))
 
@@ -363,9 +364,9 @@ sys.path.insert(0, {str(ROOT)!r})
 for fd in (0, 1, 2):
     os.close(fd)
 from pathlib import Path
-from tests.durable.commanding import Runner
+from tests.durable.commanding import Runner, tag
 from gitckpt.durable.command.watchdog import Watchdog
-with Watchdog() as watchdog:
+with Watchdog(tag(Path({str(tmp_path)!r}))) as watchdog:
     outcome = Runner(Path({str(tmp_path)!r}), watchdog)("echo out; echo err >&2; cat; exit 3")
 Path({str(tmp_path / "said")!r}).write_text(repr((outcome.code, outcome.tail)))
 """

@@ -11,10 +11,9 @@ from types import FrameType
 import pytest
 
 from gitckpt.durable.command import execution as command_module
-from gitckpt.durable.command import leftovers
 from gitckpt.durable.command.execution import DEADLINE, EXIT, IDLE_TIMEOUT, TIMEOUT
 from gitckpt.durable.command.watchdog import Watchdog
-from tests.durable.commanding import Runner, ends, pretend, runs
+from tests.durable.commanding import Runner, ends, pretend, runs, tag
 
 pytestmark = pytest.mark.long
 
@@ -32,7 +31,7 @@ def both_ways(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -
 
 @pytest.fixture
 def run(tmp_path: Path) -> Iterator[Runner]:
-    with Watchdog() as watchdog:
+    with Watchdog(tag(tmp_path)) as watchdog:
         yield Runner(tmp_path, watchdog)
 
 
@@ -154,7 +153,7 @@ def test_interrupt_while_a_command_is_started(run: Runner, monkeypatch: pytest.M
 @pytest.mark.skipif(not Path("/proc/self/task").is_dir(), reason="Linux alone says which children there are")
 def test_interrupt_leaves_no_child_to_wait_for(run: Runner) -> None:
     before = children()  # what another test has left in the background is not of this one
-    with Watchdog() as run.watchdog, pytest.raises(KeyboardInterrupt):
+    with Watchdog(tag(run.directory)) as run.watchdog, pytest.raises(KeyboardInterrupt):
         run("echo ready; sleep 60", output=lambda _: signal.raise_signal(signal.SIGINT))
     assert children() <= before
 
@@ -256,11 +255,11 @@ def test_interrupt_while_leftovers_are_ended(run: Runner) -> None:
     assert ends(run.pid("pid"))
 
 
-def test_what_is_advised_about_a_watchdog_that_says_nothing_shows_its_group_and_ends_it() -> None:
-    with subprocess.Popen(["sh", "-c", "sleep 20 & wait"], process_group=0) as group:
-        hint = str(leftovers.silent(group.pid).hint)
+def test_what_is_advised_about_a_watchdog_that_does_not_answer_shows_and_ends_it() -> None:
+    with subprocess.Popen(["sleep", "20"]) as process:
+        hint = str(command_module._no_answer(process.pid).hint)
         look, end = (each.partition(": ")[2] for each in hint.split("; ")[:2])
         shown = subprocess.run(look, shell=True, capture_output=True, text=True, check=True).stdout
-        assert str(group.pid) in shown.split()
+        assert str(process.pid) in shown.split()
         subprocess.run(end, shell=True, check=True)
-    assert group.returncode == -signal.SIGKILL
+    assert process.returncode == -signal.SIGKILL

@@ -15,12 +15,11 @@ from pathlib import Path
 
 import pytest
 
-from gitckpt.durable.command import leftovers, processes, supervisor
+from gitckpt.durable.command import env_tag, process_tree, supervisor
 from gitckpt.durable.command import watchdog as watchdog_module
-from gitckpt.durable.command.mark import Mark
+from gitckpt.durable.command.env_tag import EnvTag, end_leftovers
 from gitckpt.durable.command.watchdog import Watchdog
 from gitckpt.model.errors import BusyError, CkptError
-from tests.durable.cgroups import has_groups
 from tests.durable.commanding import SYSTEMS, Runner, comes, ends, marked, pretend, runs
 
 pytestmark = pytest.mark.long
@@ -31,10 +30,10 @@ import os, sys
 sys.path.insert(0, {str(ROOT)!r})
 from pathlib import Path
 from tests.durable.commanding import Runner
-from gitckpt.durable.command.mark import Mark
+from gitckpt.durable.command.env_tag import EnvTag, end_leftovers
 from gitckpt.durable.command.watchdog import Watchdog
 directory, command, rounds = sys.argv[1:]
-run = Runner(Path(directory), Watchdog(Mark("a-run", 1, directory)))
+run = Runner(Path(directory), Watchdog(EnvTag("a-run", 1, directory)))
 run("true")
 print(run.watchdog.pid, flush=True)
 for _ in range(int(rounds)):
@@ -57,8 +56,8 @@ GETAWAYS = {
 WAYS = [(kind, system) for kind in GETAWAYS for system in SYSTEMS if kind != "no environment" or system == "orphans are adopted"]
 """Elsewhere, nothing says any more whose a process without an environment is."""
 
-LASTING = [pytest.param(kind, marks=has_groups if kind == "no environment" else ()) for kind in sorted(GETAWAYS)]
-"""Where both processes of a watchdog were killed, nothing but its control group says whose a process without an environment is."""
+TAGGED = [kind for kind in GETAWAYS if kind != "no environment"]
+"""Where the watchdog was killed, nothing says any more whose a process without an environment is (docs/limits.md)."""
 
 needs_proc = pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="no /proc")
 is_linux = pytest.mark.skipif(sys.platform != "linux", reason="orphans are adopted by prctl(2), which is Linux's")
@@ -74,23 +73,14 @@ def start_driver(directory: Path, command: str, mark: str, rounds: int = 1_000_0
     return driver, watchdog
 
 
-def both(watchdog: Watchdog) -> list[int]:
-    """Returns the two processes of a watchdog, the outer one first."""
-    return [watchdog.pid, *children_of(watchdog.pid)]
-
-
-def children_of(pid: int) -> list[int]:
-    return [process.pid for process in processes.table().values() if process.parent == pid]
+@pytest.fixture
+def tag(tmp_path: Path) -> EnvTag:
+    return EnvTag("20270115-080001-add-login", 2, str(tmp_path))
 
 
 @pytest.fixture
-def mark(tmp_path: Path) -> Mark:
-    return Mark("20270115-080001-add-login", 2, str(tmp_path))
-
-
-@pytest.fixture
-def run(tmp_path: Path, mark: Mark) -> Iterator[Runner]:
-    with Watchdog(mark) as watchdog:
+def run(tmp_path: Path, tag: EnvTag) -> Iterator[Runner]:
+    with Watchdog(tag) as watchdog:
         yield Runner(tmp_path, watchdog)
 
 
@@ -124,18 +114,18 @@ def test_nobody_gets_away_from_a_driver_that_is_killed(kind: str, tmp_path: Path
 
 @is_linux
 @pytest.mark.long
-@pytest.mark.parametrize("kind", LASTING)
+@pytest.mark.parametrize("kind", TAGGED)
 def test_a_resume_finds_nobody_whoever_was_killed_when(kind: str, tmp_path: Path, request: pytest.FixtureRequest) -> None:
     chance = random.Random(kind)
     for _ in range(100 if request.config.getoption("--long") else 5):
         word = str(uuid.uuid4())
-        driver, outer = start_driver(tmp_path, f"({GETAWAYS[kind]}) & sleep 0.1", word)
-        victims = [driver.pid, *chance.sample([outer, *children_of(outer)], chance.randint(0, 2))]
+        driver, watchdog = start_driver(tmp_path, f"({GETAWAYS[kind]}) & sleep 0.1", word)
+        victims = [driver.pid, *chance.sample([watchdog], chance.randint(0, 1))]
         time.sleep(chance.uniform(0, 0.3))
         for pid in chance.sample(victims, len(victims)):
             os.kill(pid, signal.SIGKILL)
         driver.wait()
-        leftovers.end(Mark("a-run", 2, str(tmp_path)))
+        end_leftovers(EnvTag("a-run", 2, str(tmp_path)))
         assert marked(word) == []
 
 
@@ -157,14 +147,14 @@ def test_driver_that_ends_without_a_word_leaves_no_watchdog(tmp_path: Path) -> N
 
 def test_command_that_was_ordered_last_is_not_begun_after_the_death_of_the_driver(run: Runner) -> None:
     run("true")
-    inner = both(run.watchdog)[-1]
-    os.kill(inner, signal.SIGSTOP)
+    pid = run.watchdog.pid
+    os.kill(pid, signal.SIGSTOP)
     os.write(run.watchdog._orders, watchdog_module._start_order("touch late", str(run.directory), {}))  # `_order` would have it go on
     os.close(run.watchdog._orders)
     run.watchdog._orders = -1
-    os.kill(inner, signal.SIGCONT)
+    os.kill(pid, signal.SIGCONT)
     run.watchdog.close()
-    assert not runs(inner)
+    assert not runs(pid)
     assert not (run.directory / "late").exists()
 
 
@@ -202,8 +192,8 @@ def test_who_descends_from_nobody_of_the_phase_stays(run: Runner) -> None:
 
 def test_who_cannot_be_ended_is_named(run: Runner, monkeypatch: pytest.MonkeyPatch) -> None:
     """As a process that waits for a disk that is gone, or one of another user."""
-    start = "import sys; sys.path.insert(0, sys.argv[1]); from gitckpt.durable.command import processes, supervisor"
-    kept = "processes.send = lambda *_: False; supervisor.os.killpg = lambda *_: None"
+    start = "import sys; sys.path.insert(0, sys.argv[1]); from gitckpt.durable.command import process_tree, supervisor"
+    kept = "process_tree.send_signal = lambda *_: False; supervisor.os.killpg = lambda *_: None"
     monkeypatch.setattr(supervisor, "_BOOTSTRAP", f"{start}; {kept}; supervisor.main(sys.argv[2:])")
     monkeypatch.setattr("gitckpt.durable.command.execution._DYING", 0.05)
     run("true")
@@ -226,8 +216,8 @@ def test_who_cannot_be_ended_is_named(run: Runner, monkeypatch: pytest.MonkeyPat
 # The watchdog
 
 
-def test_watchdog_starts_with_the_first_command_and_ends_when_closed(tmp_path: Path) -> None:
-    with Watchdog() as watchdog:
+def test_watchdog_starts_with_the_first_command_and_ends_when_closed(tmp_path: Path, tag: EnvTag) -> None:
+    with Watchdog(tag) as watchdog:
         run = Runner(tmp_path, watchdog)
         assert watchdog.pid == 0
         run("true")
@@ -239,54 +229,31 @@ def test_watchdog_starts_with_the_first_command_and_ends_when_closed(tmp_path: P
     assert watchdog.pid == 0
 
 
-def test_closing_without_a_command_or_twice_is_nothing() -> None:
-    watchdog = Watchdog()
+def test_closing_without_a_command_or_twice_is_nothing(tag: EnvTag) -> None:
+    watchdog = Watchdog(tag)
     watchdog.close()
     watchdog.close()
 
 
-@is_linux
-@pytest.mark.parametrize("which", [(0,), (1,), (0, 1)], ids=["outer", "inner", "both"])
-def test_watchdog_that_was_killed_is_replaced_with_the_next_command(which: tuple[int, ...], run: Runner) -> None:
+def test_watchdog_that_was_killed_is_replaced_with_the_next_command(run: Runner) -> None:
     run("true")
-    first = both(run.watchdog)
-    for index in which:
-        os.kill(first[index], signal.SIGKILL)
-    os.waitid(os.P_PID, first[0], os.WEXITED | os.WNOWAIT)
+    first = run.watchdog.pid
+    os.kill(first, signal.SIGKILL)
+    os.waitid(os.P_PID, first, os.WEXITED | os.WNOWAIT)
     assert run("echo on").tail == "on\n"
-    assert run.watchdog.pid != first[0]
-    assert ends(*first)
+    assert run.watchdog.pid != first
     with pytest.raises(ChildProcessError):
-        os.waitpid(first[0], os.WNOHANG)
+        os.waitpid(first, os.WNOHANG)
 
 
 @is_linux
-def test_command_goes_on_when_the_outer_process_is_killed(run: Runner) -> None:
-    outcome = run("echo ready; sleep 0.1; echo on; exit 3", output=lambda _: os.kill(both(run.watchdog)[0], signal.SIGKILL))
-    assert (outcome.code, outcome.tail) == (3, "ready\non\n")
-
-
-@pytest.mark.sampled(2)
-@is_linux
-@pytest.mark.parametrize("kind", GETAWAYS)
-def test_nobody_gets_away_when_the_inner_process_is_killed(kind: str, run: Runner) -> None:
-    with pytest.raises(CkptError, match="the watchdog of the command was killed, and the command ended with it"):
-        run(
-            f"{GETAWAYS[kind]} & while ! test -s pid; do sleep 0.01; done; echo ready; sleep 60",
-            output=lambda _: os.kill(both(run.watchdog)[1], signal.SIGKILL),
-        )
-    assert not runs(run.pid("pid"))
-    assert run("echo next").tail == "next\n"
-
-
-@is_linux
-@pytest.mark.parametrize("kind", LASTING)
-def test_nobody_gets_away_when_both_processes_are_killed(kind: str, run: Runner, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(leftovers, "_GRACE", 0.2)
+@pytest.mark.parametrize("kind", TAGGED)
+def test_nobody_gets_away_when_the_watchdog_is_killed(kind: str, run: Runner, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(env_tag, "_GRACE", 0.2)
 
     def kill(shown: bytes) -> None:
-        for pid in both(run.watchdog) if b"ready" in shown else ():
-            os.kill(pid, signal.SIGKILL)
+        if b"ready" in shown:
+            os.kill(run.watchdog.pid, signal.SIGKILL)
 
     with pytest.raises(CkptError, match="the watchdog of the command was killed, and the command ended with it"):
         run(f"{GETAWAYS[kind]} & while ! test -s pid; do sleep 0.01; done; echo ready; sleep 60", output=kill)
@@ -295,13 +262,12 @@ def test_nobody_gets_away_when_both_processes_are_killed(kind: str, run: Runner,
 
 def test_signals_of_a_supervisor_do_not_end_the_watchdog(run: Runner) -> None:
     run("true")
-    before = both(run.watchdog)
-    for pid in before:
-        for number in (signal.SIGHUP, signal.SIGINT, signal.SIGTERM):
-            os.kill(pid, number)
+    before = run.watchdog.pid
+    for number in (signal.SIGHUP, signal.SIGINT, signal.SIGTERM):
+        os.kill(before, number)
     assert run("sleep 0.05").code == 0
-    assert both(run.watchdog) == before
-    assert {os.getpgid(pid) for pid in before} == {before[0]}
+    assert run.watchdog.pid == before
+    assert os.getpgid(before) == before
 
 
 # What an earlier attempt left
@@ -312,13 +278,13 @@ def noted(directory: Path, program: str = "") -> int:
     path = directory / "pid"
     assert comes(lambda: path.exists() and path.read_text().endswith("\n"))
     pid = int(path.read_text())
-    assert comes(lambda: f"({program}" in processes.name(processes.table()[pid]))
+    assert comes(lambda: f"({program}" in process_tree.describe(process_tree.table()[pid]))
     return pid
 
 
-def left_by(mark: Mark, command: str, directory: Path) -> int:
+def left_by(tag: EnvTag, command: str, directory: Path) -> int:
     """Starts something as a phase would that has been left alone; returns its number, once it is ready."""
-    subprocess.run(["/bin/sh", "-c", f"({command}) >/dev/null 2>&1 &"], cwd=directory, env={**os.environ, **mark.variables}, check=True)
+    subprocess.run(["/bin/sh", "-c", f"({command}) >/dev/null 2>&1 &"], cwd=directory, env={**os.environ, **tag.variables}, check=True)
     return noted(directory)
 
 
@@ -326,47 +292,47 @@ SLEEPER = "sh -c 'echo $$ >pid; exec sleep 60'"
 
 
 @pytest.mark.parametrize("has_proc", [True, False], ids=["proc", "ps"])
-def test_what_an_earlier_attempt_left_is_ended(has_proc: bool, tmp_path: Path, mark: Mark, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_an_earlier_attempt_left_is_ended(has_proc: bool, tmp_path: Path, tag: EnvTag, monkeypatch: pytest.MonkeyPatch) -> None:
     if not has_proc:
-        monkeypatch.setattr(processes, "_SELF", "/nowhere")
-    left_by(Mark(mark.run, 1, mark.directory), SLEEPER, tmp_path)
+        monkeypatch.setattr(process_tree, "_SELF", "/nowhere")
+    left_by(EnvTag(tag.run, 1, tag.directory), SLEEPER, tmp_path)
     pid = noted(tmp_path, "sleep 60")
-    (ended,) = leftovers.end(mark)
+    (ended,) = end_leftovers(tag)
     assert ended.startswith(f"{pid} (sleep 60")
     assert not runs(pid)
-    assert leftovers.end(mark) == []
+    assert end_leftovers(tag) == []
 
 
-def test_what_is_deaf_is_killed_after_a_grace(tmp_path: Path, mark: Mark, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(leftovers, "_GRACE", 0.05)
-    pid = left_by(Mark(mark.run, 1, mark.directory), "trap '' TERM; sh -c 'echo $$ >pid; sleep 60; :'", tmp_path)
-    assert leftovers.end(mark) != []
+def test_what_is_deaf_is_killed_after_a_grace(tmp_path: Path, tag: EnvTag, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(env_tag, "_GRACE", 0.05)
+    pid = left_by(EnvTag(tag.run, 1, tag.directory), "trap '' TERM; sh -c 'echo $$ >pid; sleep 60; :'", tmp_path)
+    assert end_leftovers(tag) != []
     assert not runs(pid)
 
 
 @pytest.mark.parametrize("trap", ["", "trap '' TERM; "])
 def test_children_that_cleared_their_environment_end_with_their_parent(
-    trap: str, tmp_path: Path, mark: Mark, monkeypatch: pytest.MonkeyPatch
+    trap: str, tmp_path: Path, tag: EnvTag, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(leftovers, "_GRACE", 0.2)
+    monkeypatch.setattr(env_tag, "_GRACE", 0.2)
     child = f"env -i sh -c '{trap}echo $$ >pid; sleep 60; :' & wait".replace("'' TERM", '"" TERM')
-    pid = left_by(Mark(mark.run, 1, mark.directory), child, tmp_path)
-    leftovers.end(mark)
+    pid = left_by(EnvTag(tag.run, 1, tag.directory), child, tmp_path)
+    end_leftovers(tag)
     assert not runs(pid)
 
 
-def test_nobody_else_is_touched(tmp_path: Path, mark: Mark) -> None:
+def test_nobody_else_is_touched(tmp_path: Path, tag: EnvTag) -> None:
     (tmp_path / "copy").mkdir()
     others = {
-        "another run": Mark("20270115-080001-add-logout", 1, mark.directory),
-        "another repository": Mark(mark.run, 1, str(tmp_path / "copy")),
-        "this driver": mark,
-        "a later driver": Mark(mark.run, 3, mark.directory),
+        "another run": EnvTag("20270115-080001-add-logout", 1, tag.directory),
+        "another repository": EnvTag(tag.run, 1, str(tmp_path / "copy")),
+        "this driver": tag,
+        "a later driver": EnvTag(tag.run, 3, tag.directory),
     }
     spared = {name: subprocess.Popen(["sleep", "60"], env={**os.environ, **each.variables}) for name, each in others.items()}
-    spared["no lease"] = subprocess.Popen(["sleep", "60"], env={**os.environ, "CKPT_RUN": mark.run, "CKPT_LEASE": "no"})
+    spared["no lease"] = subprocess.Popen(["sleep", "60"], env={**os.environ, "CKPT_RUN": tag.run, "CKPT_LEASE": "no"})
     try:
-        assert leftovers.end(mark) == []
+        assert end_leftovers(tag) == []
         assert {name for name, child in spared.items() if child.poll() is not None} == set()
     finally:
         for child in spared.values():
@@ -374,63 +340,63 @@ def test_nobody_else_is_touched(tmp_path: Path, mark: Mark) -> None:
             child.wait()
 
 
-def test_whoever_resumes_from_within_an_earlier_attempt_is_not_ended(tmp_path: Path, mark: Mark) -> None:
+def test_whoever_resumes_from_within_an_earlier_attempt_is_not_ended(tmp_path: Path, tag: EnvTag) -> None:
     script = f"""
 import sys
 sys.path.insert(0, {str(ROOT)!r})
-from gitckpt.durable.command import leftovers
-from gitckpt.durable.command.mark import Mark
-print(leftovers.end(Mark({mark.run!r}, 2, {mark.directory!r})))
+from gitckpt.durable.command.env_tag import EnvTag, end_leftovers
+print(end_leftovers(EnvTag({tag.run!r}, 2, {tag.directory!r})))
 """
     line = f"{shlex.quote(sys.executable)} -c {shlex.quote(script)}; echo on"
-    env = {**os.environ, **Mark(mark.run, 1, mark.directory).variables}
+    env = {**os.environ, **EnvTag(tag.run, 1, tag.directory).variables}
     assert subprocess.run(["/bin/sh", "-c", line], env=env, capture_output=True, text=True, check=True).stdout == "[]\non\n"
 
 
-def test_who_cannot_be_ended_refuses_the_resume(tmp_path: Path, mark: Mark, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_who_cannot_be_ended_refuses_the_resume(tmp_path: Path, tag: EnvTag, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("_GRACE", "_DYING"):
-        monkeypatch.setattr(leftovers, name, 0.05)
-    monkeypatch.setattr(processes, "send", lambda *_: False)
-    left_by(Mark(mark.run, 1, mark.directory), SLEEPER, tmp_path)
+        monkeypatch.setattr(env_tag, name, 0.05)
+    monkeypatch.setattr(process_tree, "send_signal", lambda *_: False)
+    left_by(EnvTag(tag.run, 1, tag.directory), SLEEPER, tmp_path)
     pid = noted(tmp_path, "sleep 60")
     try:
         with pytest.raises(BusyError, match=rf"process {pid} \(sleep 60\)$"):
-            leftovers.end(mark)
+            end_leftovers(tag)
     finally:
         os.kill(pid, signal.SIGKILL)
         assert ends(pid)
 
 
-def test_watchdog_that_waits_for_the_end_of_somebody_shows_who_that_is(tmp_path: Path, mark: Mark, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_watchdog_that_waits_for_the_end_of_somebody_shows_who_that_is(
+    tmp_path: Path, tag: EnvTag, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """As a process of root's that a phase started by sudo: nobody else may read its environment, or end it."""
-    for name in ("_WATCHDOG_IS_AT_IT", "_GRACE", "_DYING"):
-        monkeypatch.setattr(leftovers, name, 0.05)
-    monkeypatch.setattr(processes, "send", lambda *_: False)
-    with Watchdog(Mark(mark.run, 1, mark.directory)) as watchdog:
+    for name in ("_WATCHDOG_WAIT", "_GRACE", "_DYING"):
+        monkeypatch.setattr(env_tag, name, 0.05)
+    monkeypatch.setattr(process_tree, "send_signal", lambda *_: False)
+    with Watchdog(EnvTag(tag.run, 1, tag.directory)) as watchdog:
         watchdog.launch("exec env -i sh -c 'echo $$ >pid; exec sleep 60'", str(tmp_path), os.environ)
         pid = noted(tmp_path, "sleep 60")
         with pytest.raises(BusyError, match=rf"process {pid} \(sleep 60\)$"):
-            leftovers.end(mark)
+            end_leftovers(tag)
 
 
 @pytest.mark.sampled(2)
 @needs_proc
 @pytest.mark.parametrize("is_stopped", [False, True])
 def test_watchdog_of_a_dead_driver_is_waited_for_and_not_touched(is_stopped: bool, tmp_path: Path) -> None:
-    driver, outer = start_driver(tmp_path, "sleep 60", "")
-    there = [outer, *children_of(outer)]
+    driver, watchdog = start_driver(tmp_path, "sleep 60", "")
     if is_stopped:
-        os.kill(there[-1], signal.SIGSTOP)
+        os.kill(watchdog, signal.SIGSTOP)
     driver.kill()
     driver.wait()
-    leftovers.end(Mark("a-run", 2, str(tmp_path)))
-    assert not any(map(runs, there))
+    end_leftovers(EnvTag("a-run", 2, str(tmp_path)))
+    assert not runs(watchdog)
 
 
-def test_watchdog_of_a_driver_that_lives_goes_on(run: Runner, mark: Mark) -> None:
+def test_watchdog_of_a_driver_that_lives_goes_on(run: Runner, tag: EnvTag) -> None:
     """One that was stopped, and that somebody took over from: whoever resumes the run after that is not kept waiting."""
     run("true")
-    assert leftovers.end(Mark(mark.run, 3, mark.directory)) == []
+    assert end_leftovers(EnvTag(tag.run, 3, tag.directory)) == []
     assert run("echo on").tail == "on\n"
 
 
@@ -440,19 +406,19 @@ def test_watchdog_of_a_driver_that_lives_goes_on(run: Runner, mark: Mark) -> Non
 @pytest.mark.parametrize("has_proc", [True, False], ids=["proc", "ps"])
 def test_table_of_processes(has_proc: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     if not has_proc:
-        monkeypatch.setattr(processes, "_SELF", "/nowhere")
+        monkeypatch.setattr(process_tree, "_SELF", "/nowhere")
     child = subprocess.Popen(["sleep", "60"], env={**os.environ, "CKPT_RUN": "a-run"}, start_new_session=True)
-    assert comes(lambda: processes.table()[child.pid].parent == os.getpid())
-    assert comes(lambda: processes.variables(processes.table()[child.pid], ["CKPT_RUN", "CKPT_LEASE"]) == {"CKPT_RUN": "a-run"})
-    found = processes.table()[child.pid]
+    assert comes(lambda: process_tree.table()[child.pid].parent == os.getpid())
+    assert comes(lambda: process_tree.variables(process_tree.table()[child.pid], ["CKPT_RUN", "CKPT_LEASE"]) == {"CKPT_RUN": "a-run"})
+    found = process_tree.table()[child.pid]
     assert found.group == child.pid
-    assert child.pid in {process.pid for process in processes.descendants({os.getpid()}, processes.table())}
-    assert {child.pid, os.getpid(), os.getppid()} <= processes.ancestors(child.pid, processes.table())
-    assert processes.send(found, signal.SIGKILL)
+    assert child.pid in {process.pid for process in process_tree.descendants({os.getpid()}, process_tree.table())}
+    assert {child.pid, os.getpid(), os.getppid()} <= process_tree.ancestors(child.pid, process_tree.table())
+    assert process_tree.send_signal(found, signal.SIGKILL)
     os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
-    assert child.pid not in processes.table(), "who has ended, and was not waited for"
+    assert child.pid not in process_tree.table(), "who has ended, and was not waited for"
     child.wait()
-    assert not processes.send(found, signal.SIGKILL)
+    assert not process_tree.send_signal(found, signal.SIGKILL)
 
 
 @needs_proc
@@ -461,9 +427,9 @@ def test_no_signal_for_whoever_got_the_number_since(has_descriptors: bool, monke
     if not has_descriptors:
         monkeypatch.delattr(os, "pidfd_open", raising=False)
     child = subprocess.Popen(["sleep", "60"])
-    found = processes.table()[child.pid]
+    found = process_tree.table()[child.pid]
     found.start = "1"
-    assert not processes.send(found, signal.SIGKILL)
+    assert not process_tree.send_signal(found, signal.SIGKILL)
     assert child.poll() is None
     child.kill()
     child.wait()

@@ -6,20 +6,13 @@ import os
 import signal
 import sys
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from gitckpt.durable.command import processes, watchdog
-from gitckpt.durable.command.mark import WATCHDOG_VARIABLE, Mark
-from gitckpt.durable.command.watchdog import Watchdog
-from gitckpt.store.leases.leases import Hold
-from gitckpt.store.records import layout
-from gitckpt.store.store import Store, inside
-from tests.conftest import Checkout
-from tests.durable.commanding import Runner, comes, runs
-from tests.durable.conftest import RUN
+from gitckpt.durable.command import process_tree
+from gitckpt.durable.command.env_tag import WATCHDOG_VARIABLE
+from tests.durable.commanding import comes, runs
 from tests.durable.stage import Stage, Talk, stage
 
 __all__ = ["stage"]
@@ -57,10 +50,11 @@ def tools(stage: Stage) -> list[int]:
     return [int(word) for word in note.read_text().split()]
 
 
-def watchdogs(driver: int) -> list[int]:
-    """Returns the processes of the watchdog of a driver."""
-    found = processes.descendants({driver}, processes.table())
-    return [process.pid for process in found if processes.variables(process, [WATCHDOG_VARIABLE])]
+def watchdog_of(driver: int) -> int:
+    """Returns the process of the watchdog of a driver."""
+    children = process_tree.descendants({driver}, process_tree.table())
+    (found,) = (process.pid for process in children if process_tree.variables(process, [WATCHDOG_VARIABLE]))
+    return found
 
 
 @pytest.mark.sampled(2)
@@ -81,8 +75,8 @@ def test_a_resume_ends_what_lives_though_the_watchdog_was_killed_too_and_says_so
     stage.pipeline(phase(TOOLS["daemon"]))
     driver = stage.begin("run", "ci")
     left = tools(stage)
-    watching = [driver.pid, *watchdogs(driver.pid)]
-    for pid in watching:  # none of them is to notice the end of another one
+    watching = [driver.pid, watchdog_of(driver.pid)]
+    for pid in watching:  # neither is to notice the end of the other one
         os.kill(pid, signal.SIGSTOP)
     # The driver last: with it their group becomes an orphaned one, whose stopped members the kernel lets go on (_exit(2)).
     for pid in reversed(watching):
@@ -128,96 +122,3 @@ def test_the_terminal_is_that_of_the_driver(stage: Stage) -> None:
         assert stage.calls == ["/dev/tty"]
     finally:
         talk.close()
-
-
-# The lease is lost while the driver is stopped
-
-
-@pytest.fixture
-def held(plain: Store) -> Hold:
-    """The lease of a run, which this process holds."""
-    return inside(plain).leases.acquire(RUN, "a test")
-
-
-@pytest.fixture
-def run(plain: Store, held: Hold, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Runner]:
-    monkeypatch.setattr(watchdog, "PATIENCE", 0.05)
-    with Watchdog(Mark(RUN, held.lease.token, inside(plain).repository.common_dir)) as made:
-        yield Runner(tmp_path, made)
-
-
-def take_over(store: Store, run: str) -> None:
-    """Takes the lease of a run, as another machine does after it has expired."""
-    found = inside(store).leases.read(run)
-    assert found is not None
-    inside(store).leases.swap(replace(found[1], token=found[1].token + 1, host="elsewhere"), found[0])
-
-
-def launch(run: Runner, command: str) -> None:
-    """Starts a command as a driver does that is stopped right after: nobody says to its watchdog that all is well."""
-    run.watchdog.launch(command, str(run.directory), dict(os.environ))
-    assert comes((run.directory / "pid").exists)
-
-
-def require_looks(run: Runner) -> None:
-    """Waits until the watchdog has looked after the lease some times."""
-    (inner,) = (process for process in processes.table().values() if process.parent == run.watchdog.pid)
-    looks: set[int] = set()
-
-    def has_looked() -> bool:
-        there = processes.table().values()
-        looks.update(process.pid for process in there if process.parent == inner.pid and process.pid != run.pid("pid"))
-        return len(looks) >= 3
-
-    assert comes(has_looked)
-
-
-def test_command_is_ended_where_somebody_took_over_the_lease(run: Runner, plain: Store) -> None:
-    launch(run, "setsid sh -c 'echo $$ >pid; exec sleep 60' & wait; sleep 60")
-    take_over(plain, RUN)
-    assert comes(lambda: "alone" in run.watchdog.hear())
-    assert not runs(run.pid("pid"))
-
-
-def test_command_is_ended_where_the_lease_is_gone(run: Runner, plain: Store, main_checkout: Checkout) -> None:
-    launch(run, "echo $$ >pid; exec sleep 60")
-    main_checkout.git("update-ref", "-d", layout.LEASES + RUN)
-    assert comes(lambda: "alone" in run.watchdog.hear())
-
-
-@pytest.mark.long
-def test_command_goes_on_as_long_as_the_lease_is_held(run: Runner, held: Hold, tmp_path: Path) -> None:
-    """A driver that somebody stopped by Ctrl-Z, or a lease that was renewed, is no reason to end anything."""
-    launch(run, "echo $$ >pid; while ! test -e go; do sleep 0.01; done; exit 3")
-    require_looks(run)
-    held.renew()
-    require_looks(run)
-    (tmp_path / "go").touch()
-    heard: list[str] = []
-
-    def has_ended() -> bool:
-        heard.extend(run.watchdog.hear())
-        return "alone" in heard
-
-    assert comes(has_ended)
-    assert heard == ["ended 3", "alone"]
-
-
-def test_command_goes_on_where_git_cannot_tell(run: Runner, plain: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("GITCKPT_GIT", "false")
-    launch(run, "echo $$ >pid; while ! test -e go; do sleep 0.01; done; exit 3")
-    require_looks(run)
-    assert runs(run.pid("pid"))
-
-
-@pytest.mark.long
-def test_a_driver_that_is_stopped_and_was_taken_over_from_does_not_let_its_command_write_on(stage: Stage) -> None:
-    stage.pipeline(phase(TOOLS["daemon"]))
-    driver = stage.begin("run", "ci")
-    left = tools(stage)
-    driver.send_signal(signal.SIGSTOP)
-    with stage.store() as store:
-        take_over(store, stage.run())
-    assert comes(lambda: not any(map(runs, left)))
-    driver.send_signal(signal.SIGCONT)
-    assert driver.wait() == 11

@@ -19,7 +19,7 @@ from tests.durable.commanding import comes, ends
 
 
 def test_its_command_is_ended(plain: Store, main_checkout: Checkout, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(execution, "_TICK", 0.05)  # the watchdog hears of the driver all the time, and has no reason of its own to look
+    monkeypatch.setattr(execution, "_TICK", 0.05)
     pid = tmp_path / "pid"
     main_checkout.write("gitckpt.toml", f"[[pipelines.ci.phases]]\nname = 'one'\nrun = \"echo $$ > {pid}; sleep 60; sleep 60\"\n")
 

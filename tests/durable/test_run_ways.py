@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from gitckpt.durable.command import processes
+from gitckpt.durable.command import process_tree
 from gitckpt.durable.run import rewind
 from gitckpt.durable.run.retry import Conduct, Retries
 from gitckpt.durable.run.rewind import fork
@@ -203,7 +203,7 @@ def test_a_lock_that_somebody_holds_is_left_alone_and_one_that_is_left_goes(
         os.killpg(committing.pid, signal.SIGKILL)
         committing.wait()
         committing.stdout.close()
-        while processes.works_in("git", run.path):  # the shell is gone, and what it had started may take a moment longer
+        while process_tree.works_in("git", run.path):  # the shell is gone, and what it had started may take a moment longer
             time.sleep(0.01)
         rewind.remove_locks(inside(run.store).repository, run.id)
         assert not lock.exists()

@@ -1,7 +1,7 @@
-"""Runs the command of a phase: a shell with all that it starts, which may talk, hang, ignore signals and leave things behind.
+"""Run the command of a phase: a shell with all that it starts.
 
-All that descends from the shell ends with it, in whatever group or session it is: what a phase left running would change files behind the
-back of the next one. Whoever has a right to stay is started by somebody else, such as a service manager.
+All descendants of the shell end with it, in whatever group or session they are: one that stayed would change files under the next phase.
+What shall stay is started by another process, such as a service manager.
 """
 
 from __future__ import annotations
@@ -13,10 +13,9 @@ import signal
 import time
 from collections.abc import Callable, Mapping
 
-from gitckpt.durable.command import leftovers, processes
-from gitckpt.durable.command.mark import WATCHDOG_VARIABLE
+from gitckpt.durable.command import env_tag, process_tree
 from gitckpt.durable.command.watchdog import Gone, Watchdog, drain
-from gitckpt.model.errors import CkptError, WorktreeError
+from gitckpt.model.errors import BusyError, CkptError, WorktreeError
 from gitckpt.model.values import dataclass
 
 TYPE_CHECKING = False
@@ -37,7 +36,7 @@ _ERRORS = ("error:", "fatal:")
 
 _CHUNK = 65536
 _TICK = 1.0
-_LONG_SILENCE = 2.0
+_LONG_IDLE = 2.0
 _LINGER = 0.1  # `… > >(tee log)`: tee ends by itself, a moment after the shell, and should have read everything
 _LEFTOVER_GRACE = 0.5
 _DYING = 3.0
@@ -49,7 +48,7 @@ class Ending:
 
     Attributes:
         code: exit code of the shell; the negated signal number where a signal ended it.
-        ended_by: who decided: EXIT (itself), TIMEOUT, IDLE_TIMEOUT or DEADLINE.
+        ended_by: why: EXIT (by itself), TIMEOUT, IDLE_TIMEOUT or DEADLINE.
         tail: the last `TAIL_BYTES` of its output; where more was cut off, from the start of a line, if one starts there.
         seconds: how long the shell ran.
     """
@@ -61,13 +60,15 @@ class Ending:
 
 
 def last_line(tail: str) -> str:
-    """Returns what a command said last, to stand behind its exit code; where advice follows its error, as with git, the error.
+    """Return `: ` and the last line of an output, to stand behind an exit code.
+
+    Where advice follows an error, as with git, it is the line with the error.
 
     Args:
-        tail: the end of its output.
+        tail: the end of the output.
 
     Returns:
-        `: ` and the line, cut to 200 characters; "" where it said nothing.
+        At most 200 characters of the line; "" where there was no output.
     """
     lines = [line.strip() for line in tail.splitlines() if line.strip()][-_LAST_LINES:]
     line = next((line for line in reversed(lines) if line.lower().startswith(_ERRORS)), lines[-1] if lines else "")
@@ -102,31 +103,31 @@ def run_command(
     tick: Callable[[float], None] | None = None,
     idles: Callable[[], bool] | None = None,
 ) -> Ending:
-    """Runs a shell command to its end, and ends what it left running, in whatever process group or session that is.
+    """Run a shell command to its end, and end what it left running.
 
-    Whatever is raised meanwhile, by a signal, `output` or `tick`, ends the command as a timeout does, and is then raised on; if another
-    exception cuts the grace short, the command is killed at once. If this process is killed, the watchdog ends the command.
+    An exception meanwhile, from a signal, `output` or `tick`, ends the command as a timeout does, and is then raised again; if another
+    exception cuts the grace short, the command is killed at once. If this process is killed, the supervisor ends the command.
 
     Args:
         command: what `/bin/sh -c` runs, with nothing on standard input.
         directory: where it runs.
-        env: its whole environment, with the mark of the watchdog; the shell adds PWD, and OLDPWD is lost.
-        watchdog: that of this process; it watches one command at a time.
+        env: its whole environment, but for the tag of the watchdog; the shell adds PWD, and OLDPWD is lost.
+        watchdog: that of this process; it runs one command at a time.
         patience: when to end it.
         output: gets standard output and error, in the order of writing, as they come. While it works, the command waits.
-        tick: gets the seconds since the start, about once a second until the end; before the start where nobody has called it for long.
-        idles: tells, after `output`, whether what came last was no sign of life, and counts as silence. By default everything is one.
+        tick: gets the seconds since the start, about once a second until the end; before the start where no command ran for 2 s.
+        idles: tells, after `output`, whether what came last counts as silence. By default nothing does.
 
     Raises:
         WorktreeError: the directory is not there or cannot be entered.
-        BusyError: something that it started cannot be ended.
-        CkptError: the command cannot be started, or its watchdog was killed, and the command with it.
+        BusyError: a process that it started cannot be ended.
+        CkptError: the command cannot be started, or its supervisor was killed and the command ended.
     """
     if not os.path.isdir(directory) or not os.access(directory, os.X_OK):
         state = "cannot be entered" if os.path.isdir(directory) else "is not there"
         raise WorktreeError(f"cannot run a command in {directory}: it {state}", hint="open the worktree again: git ckpt resume")
-    if tick is not None and watchdog.silence > _LONG_SILENCE:
-        tick(0.0)  # this process was stopped, perhaps, and the run is somebody else's by now
+    if tick is not None and watchdog.idle_seconds > _LONG_IDLE:
+        tick(0.0)  # this process was stopped, perhaps, and the run was taken over meanwhile
     running = None
     try:
         began = time.monotonic()
@@ -146,20 +147,20 @@ def run_command(
 
 
 class Tail:
-    """Keeps the last `TAIL_BYTES` of what passes."""
+    """The last `TAIL_BYTES` of an output."""
 
     def __init__(self) -> None:
         self._kept = bytearray()
         self._cut = False
 
     def add(self, chunk: bytes) -> None:
-        """Takes in what follows."""
+        """Append a chunk of the output."""
         self._kept += chunk
         if len(self._kept) > 4 * TAIL_BYTES:
             self._cut_to(TAIL_BYTES + 1)  # with one byte before the tail, to know whether it starts a line
 
     def text(self) -> str:
-        """Returns the tail, with U+FFFD for what is not UTF-8."""
+        """Return the tail, with U+FFFD for bytes that are not UTF-8."""
         if len(self._kept) > TAIL_BYTES:
             self._cut_to(TAIL_BYTES + 1)
         if not self._cut:
@@ -177,12 +178,7 @@ class Tail:
 
 
 class _Running:
-    """A command between start and end.
-
-    Attributes:
-        tail: the end of its output.
-        seconds: how long the shell ran, once it has ended.
-    """
+    """A command between start and end."""
 
     def __init__(
         self,
@@ -209,8 +205,8 @@ class _Running:
             self._poll.register(fd, select.POLLIN)
 
     def wait(self, patience: Patience) -> str:
-        """Waits for the end of the shell or of our patience, and returns which of them came: a value of `Ending.ended_by`."""
-        self._note()  # a short command may have ended before its start was answered
+        """Wait for the end of the shell or a time limit; return which came, as `Ending.ended_by`."""
+        self._read_reports()  # a short command may have ended before its start was answered
         while True:
             if self._code is None:
                 self._step(self._limit(patience)[0])
@@ -221,12 +217,12 @@ class _Running:
                 return limit
 
     def settle(self) -> int:
-        """Ends what the shell, which has ended, left running. Returns the exit code of the shell."""
+        """End what the shell left running; return its exit code."""
         self._outlast(time.monotonic() + _LINGER)
         return self.end(_LEFTOVER_GRACE)
 
     def end(self, grace: float) -> int:
-        """Ends all that is left: SIGTERM and, after `grace` seconds, SIGKILL. Returns the exit code of the shell."""
+        """End the command: SIGTERM, then SIGKILL after `grace` seconds; return the exit code."""
         if self._kill_at is None:
             self._kill_at = time.monotonic() + grace
             if not self._is_alone:
@@ -234,11 +230,11 @@ class _Running:
                 self._watchdog.send(signal.SIGCONT)  # what is stopped takes no other signal
         self._outlast(self._kill_at)
         code = self._kill()
-        self._take(drain(self._watchdog.output))
+        self._add_output(drain(self._watchdog.output))
         return code
 
     def abort(self, grace: float) -> None:
-        """Ends all that is left as `end` does, after something was raised; if something else is raised meanwhile, at once."""
+        """End the command as `end` does after an exception; at once if there is another one."""
         self._tick = None
         try:
             if not self._is_given_up:
@@ -248,7 +244,7 @@ class _Running:
                 self._kill()
 
     def _limit(self, patience: Patience) -> tuple[float, str]:
-        """Returns when our patience ends, on the clock of `time.monotonic`, and which part of it."""
+        """Return the next time limit, on the clock of `time.monotonic`, and its name."""
         limits = (
             (self._started, patience.timeout, TIMEOUT),
             (self._heard, patience.idle_timeout, IDLE_TIMEOUT),
@@ -257,21 +253,21 @@ class _Running:
         return min(((since + seconds, name) for since, seconds, name in limits if seconds is not None), default=(math.inf, EXIT))
 
     def _step(self, until: float) -> None:
-        """Waits for output or for a report, until `until` at the latest, and takes in what came."""
+        """Wait for output or a report until `until` at the latest, and process it."""
         now = time.monotonic()
         if now >= self._next_tick:
             self._next_tick = now + _TICK
             if self._tick:
                 self._tick(now - self._started)
-            self._watchdog.reassure()
+            self._watchdog.wake()
         pause = min(until, self._next_tick) - time.monotonic()
         ready = [fd for fd, _ in self._poll.poll(max(math.ceil(pause * 1000), 0))]
         if self._watchdog.output in ready:
-            self._take(os.read(self._watchdog.output, _CHUNK))
+            self._add_output(os.read(self._watchdog.output, _CHUNK))
         if self._watchdog.reports in ready:
-            self._note()
+            self._read_reports()
 
-    def _note(self) -> None:
+    def _read_reports(self) -> None:
         for report in self._watchdog.hear():
             word, _, code = report.partition(" ")
             if word == "ended":
@@ -280,7 +276,7 @@ class _Running:
             elif word == "alone":
                 self._is_alone = True
 
-    def _take(self, chunk: bytes) -> None:
+    def _add_output(self, chunk: bytes) -> None:
         if not chunk:
             return
         self.tail.add(chunk)
@@ -294,12 +290,11 @@ class _Running:
             self._heard = time.monotonic()
 
     def _outlast(self, until: float) -> None:
-        """Waits until nobody is left."""
         while not self._is_alone and time.monotonic() < until:
             self._step(until)
 
     def _kill(self) -> int:
-        """Ends by SIGKILL what is left, and returns the exit code of the shell."""
+        """Kill what is left; return the exit code of the shell."""
         if not self._is_alone:
             self._watchdog.kill()
             self._outlast(time.monotonic() + _DYING)
@@ -309,21 +304,22 @@ class _Running:
         return self._code
 
     def _stuck(self) -> CkptError:
-        """Returns the error that somebody cannot be ended, whom the watchdog goes on trying to end."""
+        """Return the error that a process cannot be ended; the supervisor goes on trying."""
         self._is_given_up = True
-        descending = processes.descendants({self._watchdog.pid}, processes.table())
-        left = [process for process in descending if not processes.variables(process, (WATCHDOG_VARIABLE,))]
         pid = self._watchdog.pid
+        remaining = process_tree.descendants({pid}, process_tree.table())
         self._watchdog.close()
-        if left:
-            return leftovers.stuck(left)
-        return leftovers.silent(pid)
+        return env_tag.cannot_end(remaining) if remaining else _no_answer(pid)
+
+
+def _no_answer(pid: int) -> BusyError:
+    hint = f"see what it waits for: ps -o pid,stat,wchan -p {pid}; end it: kill -9 {pid}; then: git ckpt resume"
+    return BusyError(f"the watchdog of the command does not answer: process {pid}", hint=hint)
 
 
 def _end_without(watchdog: Watchdog) -> NoReturn:
-    """Ends what the watchdog, which was killed, has watched over, and raises."""
-    watchdog.close()  # if it was the inner process, the outer one ends them meanwhile
-    if watchdog.mark is not None:
-        leftovers.end(watchdog.mark, older=False)
-    hint = "see who kills processes, the system perhaps when memory runs out: dmesg; then: git ckpt resume"
+    """End the command of a supervisor that was killed, and raise."""
+    watchdog.close()
+    env_tag.end_leftovers(watchdog.tag, older=False)
+    hint = "see what kills processes, the system perhaps when memory runs out: dmesg; then: git ckpt resume"
     raise CkptError("the watchdog of the command was killed, and the command ended with it", hint=hint) from None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import NoneType
 
-from gitckpt.durable.command.mark import Mark
+from gitckpt.durable.command.env_tag import EnvTag
 from gitckpt.durable.command.watchdog import Watchdog
 from gitckpt.durable.driver.registry import STEPS, memory_of
 from gitckpt.durable.phases.command import CommandPhase
@@ -129,7 +129,7 @@ class Driver:
         """
         run = self._run
         try:
-            with Watchdog(Mark(run.id, run.hold.lease.token, run.store.repository.common_dir)) as watchdog:
+            with Watchdog(EnvTag(run.id, run.hold.lease.token, run.store.repository.common_dir)) as watchdog:
                 return self._drive(watchdog)
         finally:
             self._tell()

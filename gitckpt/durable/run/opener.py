@@ -7,10 +7,9 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from gitckpt.durable.command import leftovers
-from gitckpt.durable.command.exclusion import Exclusion
-from gitckpt.durable.command.mark import Mark
+from gitckpt.durable.command.env_tag import EnvTag, end_leftovers
 from gitckpt.durable.run import rewind
+from gitckpt.durable.run.files_lock import FilesLock
 from gitckpt.git.contents import unfiltered
 from gitckpt.git.repository import Repository
 from gitckpt.git.worktree import administration
@@ -205,7 +204,7 @@ def reopen(store: Checkpoints, run: str, **how: Unpack[How]) -> Opening:
         if crashed or hold.is_first:
             store.relink(run)
         ended = _end_what_is_left(store, hold)
-        with Exclusion(store.repository, hold):
+        with FilesLock(store.repository, hold):
             opened = resumption.resume(store, newest, how.get("directory"), is_driven=True)
             if opened.unfiltered:  # nobody is there to notice what an agent makes of them
                 raise unfiltered.failure(opened.unfiltered, f"git ckpt resume {run}")
@@ -258,11 +257,10 @@ def _ours(store: Checkpoints, run: str, *, trusted: bool) -> Checkpoint:
 
 
 def _end_what_is_left(store: Checkpoints, hold: Hold) -> tuple[str, ...]:
-    """Ends what earlier attempts left running; returns a sentence about it, if anybody was ended. The look takes 1 ms for 100 processes."""
+    """End what earlier attempts left running, and return a sentence about it. The scan takes 1 ms for 100 processes."""
     if hold.is_first:
         return ()
-    mark = Mark(hold.lease.run, hold.lease.token, store.repository.common_dir)
-    ended = leftovers.end(mark)
+    ended = end_leftovers(EnvTag(hold.lease.run, hold.lease.token, store.repository.common_dir))
     return (f"what an earlier attempt had left running was ended: {', '.join(ended)}",) if ended else ()
 
 

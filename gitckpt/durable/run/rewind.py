@@ -7,7 +7,7 @@ import hashlib
 import os
 import time
 
-from gitckpt.durable.command import processes
+from gitckpt.durable.command import process_tree
 from gitckpt.git.contents import unfiltered
 from gitckpt.git.process import GitError
 from gitckpt.git.repository import BRANCHES, Repository
@@ -175,7 +175,7 @@ def remove_locks(repository: Repository, run: str) -> None:
     if repository.is_linked:
         places += [os.path.join(repository.git_dir, name) for name in os.listdir(repository.git_dir) if name.endswith(".lock")]
     before = {path: mark for path in places if (mark := _mark(path)) is not None}
-    if not before or processes.works_in("git", repository.worktree or repository.git_dir) is not False:
+    if not before or process_tree.works_in("git", repository.worktree or repository.git_dir) is not False:
         return
     time.sleep(PATIENCE)
     for path, mark in before.items():

@@ -8,8 +8,8 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from gitckpt.durable.command.exclusion import Exclusion
 from gitckpt.durable.run import rewind
+from gitckpt.durable.run.files_lock import FilesLock
 from gitckpt.git.command import NO_HOOKS
 from gitckpt.model import toml
 from gitckpt.model.checkpoint import Attempt, Checkpoint, Pipeline, Progress
@@ -180,10 +180,10 @@ class Writer:
 
         Raises:
             WorktreeError: they cannot be brought back.
-            BusyError: as `Exclusion`.
+            BusyError: as `FilesLock`.
         """
         self.remove_locks()
-        with Exclusion(self._store.repository, self._hold):
+        with FilesLock(self._store.repository, self._hold):
             rewind.take_output_back(self._store, self._files, checkpoint)
             recorded = self.newest if self._known else None
             for safety in rewind.go_back(self._store, checkpoint):

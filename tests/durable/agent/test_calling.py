@@ -23,7 +23,7 @@ from gitckpt.durable.command import execution as command_module
 from gitckpt.durable.command.execution import DEADLINE, EXIT, IDLE_TIMEOUT, TIMEOUT, Patience
 from gitckpt.durable.command.watchdog import Watchdog
 from gitckpt.model.errors import CkptError, UsageError, WorktreeError
-from tests.durable.commanding import comes, ends
+from tests.durable.commanding import comes, ends, tag
 
 ROOT = Path(__file__).parents[3]
 FAKE = ROOT / "examples" / "fake-agent"
@@ -73,7 +73,7 @@ class Desk:
 
 @pytest.fixture
 def desk(tmp_path: Path) -> Iterator[Desk]:
-    with Watchdog() as watchdog:
+    with Watchdog(tag(tmp_path)) as watchdog:
         yield Desk(tmp_path, watchdog)
 
 

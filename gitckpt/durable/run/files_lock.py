@@ -1,15 +1,15 @@
-"""Keeps two processes from bringing files into the worktree of a run at once.
+"""A lock, so that only one process brings files into the worktree of a run.
 
-The lease alone does not: who is stopped while files come back would go on with that, and git, where its driver is killed, goes on
-anyway, over what the next attempt has written by then. So whoever does it holds a lock, with all that is called for it, and looks at the
-lease once it is held; and whoever has taken the lease waits for the lock before anything else.
+The lease alone is not enough: a driver that is stopped while files come back goes on with that when it wakes up, and a git whose driver
+was killed goes on anyway, over what the next attempt has written by then. So a driver holds this lock meanwhile, as do the processes it
+starts, and checks the lease once it is held. A driver that has taken the lease waits for the lock first.
 """
 
 from __future__ import annotations
 
 import os
 
-from gitckpt.durable.command import processes
+from gitckpt.durable.command import process_tree
 from gitckpt.git.lock import Lock
 from gitckpt.git.repository import Repository
 from gitckpt.model.errors import BusyError
@@ -21,21 +21,21 @@ if TYPE_CHECKING:
     from types import TracebackType
 
 PATIENCE = 5.0
-"""How long somebody else is waited for, in seconds: a git whose driver was killed is soon through."""
+"""How long to wait for another holder, in seconds: a git whose driver was killed ends soon."""
 
 _NAMED = 3
 
 
-class Exclusion:
-    """Whoever has it is alone with the files of a run. A context manager.
+class FilesLock:
+    """Excludes other processes from the files of a run. A context manager.
 
     Args:
         repository: seen from any of its worktrees.
         hold: the lease of the run.
 
     Raises:
-        BusyError: somebody else is at them; they are named.
-        LeaseLost: the run is somebody else's by now.
+        BusyError: other processes hold it; they are named.
+        LeaseLost: the run was taken over.
     """
 
     def __init__(self, repository: Repository, hold: Hold) -> None:
@@ -44,7 +44,7 @@ class Exclusion:
         self._hold = hold
 
     def __enter__(self) -> None:
-        if not self._lock.acquire() and self._lock.is_taken:  # on a file system without locks we go on, as elsewhere
+        if not self._lock.acquire() and self._lock.is_taken:  # a file system without locks is no reason to stop
             raise _busy(self._hold.lease.run, self._path)
         try:
             self._hold.check()
@@ -60,9 +60,9 @@ class Exclusion:
 
 
 def _busy(run: str, path: str) -> BusyError:
-    left = processes.holders(path)
-    numbers = " ".join(str(process.pid) for process in left[:_NAMED])
-    who = ", ".join(processes.name(process) for process in left[:_NAMED]) or "a process that is not to be seen from here"
+    remaining = process_tree.holders(path)
+    numbers = " ".join(str(process.pid) for process in remaining[:_NAMED])
+    who = ", ".join(process_tree.describe(process) for process in remaining[:_NAMED]) or "a process that is not to be seen from here"
     hint = f"let it go on, if it was stopped (kill -CONT {numbers}), or end it (kill -9 {numbers}); then: git ckpt resume {run}"
     message = f"files of run {run} are being brought back, over what the next attempt would write: by {who}"
-    return BusyError(message, hint=hint if left else f"when it has ended: git ckpt resume {run}")
+    return BusyError(message, hint=hint if remaining else f"when it has ended: git ckpt resume {run}")

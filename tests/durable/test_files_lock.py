@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from gitckpt.durable.command import exclusion
-from gitckpt.durable.command.exclusion import Exclusion
+from gitckpt.durable.run import files_lock
+from gitckpt.durable.run.files_lock import FilesLock
 from gitckpt.durable.run.run import Run
 from gitckpt.git.lock import Lock
 from gitckpt.store.retention import sweep
@@ -25,7 +25,7 @@ __all__ = ["stage"]
 def test_what_somebody_else_brings_back_is_not_written_over_the_next_attempt(
     fate: signal.Signals, stage: Stage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(exclusion, "PATIENCE", 0.2)
+    monkeypatch.setattr(files_lock, "PATIENCE", 0.2)
     held, asked, again = (tmp_path / name for name in ("held", "asked", "again"))
     locks = stage.checkout.path / ".git" / "ckpt"
     waits = f"if ls {locks}/files.*; then touch {asked}; while test -e {held}; do sleep 0.02; done; fi >/dev/null 2>&1; cat"
@@ -78,9 +78,9 @@ def test_a_lock_file_that_somebody_deletes_meanwhile_is_given_back_all_the_same(
         run = str(Run.begin(store, "r")[0].run)
         hold = inside(store).leases.acquire(run, "a test")
         path = Path(inside(store).repository.make_private_dir()) / f"files.{run}.lock"
-        with Exclusion(inside(store).repository, hold):
+        with FilesLock(inside(store).repository, hold):
             path.unlink()
-        with Exclusion(inside(store).repository, hold):
+        with FilesLock(inside(store).repository, hold):
             path.unlink()
             with Lock(str(path), 0) as is_got:
                 assert is_got
