@@ -387,34 +387,34 @@ def test_a_checkpoint_that_is_being_written_is_no_flaw(
     commit = main_checkout.git("rev-parse", "HEAD")
     ref = f"refs/keep/ckpt/{commit}"
     main_checkout.git("update-ref", "-d", ref)
-    real = objects.audit
+    real = objects.audit_objects
 
     def meanwhile(*args: object) -> object:
         main_checkout.git("update-ref", ref, commit)
         return real(*args)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(objects, "audit", meanwhile)
+    monkeypatch.setattr(objects, "audit_objects", meanwhile)
     assert told(look(main_checkout)) == []
-    monkeypatch.setattr(objects, "audit", real)
+    monkeypatch.setattr(objects, "audit_objects", real)
     main_checkout.git("update-ref", "-d", ref)
     assert [code for code, _, _ in told(look(main_checkout))] == ["commit-ref-missing"]
 
 
 def test_what_changed_meanwhile_is_left_as_it_is(main_checkout: Checkout, make_store: MakeStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    from gitckpt.store.audit import repair
+    from gitckpt.store.audit import verification
 
     with make_store(main_checkout) as store:
         store.record("plan-complete")
     ref = f"refs/keep/ckpt/{main_checkout.git('rev-parse', 'HEAD')}"
     other = main_checkout.commit("another")
     main_checkout.git("update-ref", "-d", ref)
-    real = repair.mend
+    real = verification.mend
 
     def meanwhile(*args: object) -> object:
         main_checkout.git("update-ref", ref, other)
         return real(*args)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(repair, "mend", meanwhile)
+    monkeypatch.setattr(verification, "mend", meanwhile)
     with make_store(main_checkout) as store:
         assert [finding.code for finding in verify(inside(store), repair=True).findings] == ["commit-ref-missing", "commit-ref-wrong"]
     assert main_checkout.refs()[ref] == other
@@ -423,20 +423,20 @@ def test_what_changed_meanwhile_is_left_as_it_is(main_checkout: Checkout, make_s
 def test_a_checkpoint_that_is_removed_meanwhile_gets_no_refs(
     main_checkout: Checkout, make_store: MakeStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from gitckpt.store.audit import repair
+    from gitckpt.store.audit import verification
 
     with make_store(main_checkout) as store:
         store.record("run-started", start="work")
     main_checkout.git("update-ref", "-d", f"refs/keep/ckpt/{main_checkout.git('rev-parse', 'HEAD')}")
     main_checkout.git("update-ref", "-d", f"refs/ckpt/runs/{next(iter(main_checkout.refs('refs/ckpt/runs'))).rpartition('/')[2]}")
     main_checkout.git("update-ref", "-d", NOTES)
-    real = repair.mend
+    real = verification.mend
 
     def meanwhile(*args: object) -> object:
         main_checkout.git("update-ref", "-d", f"refs/checkpoints/{ONE}")
         return real(*args)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(repair, "mend", meanwhile)
+    monkeypatch.setattr(verification, "mend", meanwhile)
     look(main_checkout, repair=True)
     assert main_checkout.refs("refs/checkpoints", "refs/ckpt") == {}
     assert notes(main_checkout) == {}
