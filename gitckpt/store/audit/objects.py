@@ -45,8 +45,6 @@ _STASH = "refs/stash"
 _OF_PEOPLE = ("refs/heads", "refs/remotes", "refs/tags", _STASH)
 
 _BEFORE = "@{1}"
-_ASKED = 100
-"""Of so many refs it is asked where they were before, a process each. Where more are lost, a whole pack is, and no way leads back."""
 
 _MEANT = {layout.TREES: "snapshot", layout.OPERATIONS: "commit of its operation", layout.ORIGINALS: "file it was imported from"}
 
@@ -240,10 +238,7 @@ def pointing_nowhere(repository: Repository) -> list[Finding]:
     if not lost:
         return []
     now = _tips(repository)  # one that somebody has deleted or moved meanwhile is none
-    still = [(name, *tip) for name, tip in lost.items() if now.get(name) == tip]
-    before = {name: _value_before(repository, name) for name, _, back in still[:_ASKED] if back or name == _STASH}
-    unable = {None, "", *kinds.unlike(repository, filter(None, before.values()), "commit")}
-    return [_lost(name, oid, before.get(name), back if before.get(name) not in unable else "") for name, oid, back in still]
+    return [_lost(repository, name, *tip) for name, tip in lost.items() if now.get(name) == tip]
 
 
 def _tips(repository: Repository) -> dict[str, tuple[str, str]]:
@@ -265,19 +260,14 @@ def _way_back(ref: str) -> str:
     return f"git update-ref {shell_word(ref)} {shell_word(ref + _BEFORE)}"
 
 
-def _value_before(repository: Repository, ref: str) -> str:
-    """Returns what a ref pointed to before; "" where git does not know, as it notes nothing of it in a bare repository."""
-    return repository.git.run("rev-parse", "--quiet", "--verify", ref + _BEFORE, ok=(0, 1, 128)).out.decode("ascii").strip()
-
-
-def _lost(name: str, oid: str, before: str | None, back: str) -> Finding:
-    """Args: what it points to, and what it pointed to before, "" where nobody knows, None where nobody has looked; how to go back there."""
+def _lost(repository: Repository, name: str, oid: str, back: str) -> Finding:
     cure = f"fetch it from a clone that has it: git fetch --refetch --no-tags REMOTE {oid}"
-    if name == _STASH and before is not None:  # it seldom leaves its repository; the older ones are in its reflog alone
-        drop = "reflog delete --updateref --rewrite 'refs/stash@{0}'" if before else f"update-ref -d {_STASH}"
+    if name == _STASH:  # it seldom leaves its repository; the older ones are in its reflog alone
+        has_older = repository.git.run("rev-parse", "--quiet", "--verify", _STASH + _BEFORE, ok=(0, 1, 128)).code == 0
+        drop = "reflog delete --updateref --rewrite 'refs/stash@{0}'" if has_older else f"update-ref -d {_STASH}"
         cure += f"; or drop it: git {drop}"
     elif back:
-        cure += f"; or go back to where it was before: {back}"
+        cure += f"; or go back to where it was before, if the reflog has it: {back}"
     return Finding("ref-target-missing", name, f"points to {oid}, which is missing or damaged: every git gc fails", cure)
 
 
