@@ -189,4 +189,4 @@ def test_every_code_is_described() -> None:
     assert described == named | built
 
 
-MODULES = ("inventory", "refs", "runs", "objects", "derived", "keys", "leases", "worktrees")
+MODULES = ("inventory", "runs", "objects", "derived", "worktrees")

@@ -121,7 +121,7 @@ def test_a_doctor_says_both_and_counts_what_was_left(main_checkout: Checkout, re
     half = main_checkout.path / ".git/objects/tmp_objdir-bulk-fsync-x"
     half.mkdir()
     (half / "tmp_obj_1").write_bytes(b"x" * 3_000_000)
-    long_ago = time.time() - 600
+    long_ago = time.time() - 2 * 24 * 3600
     for path in (half / "tmp_obj_1", half):
         os.utime(path, (long_ago, long_ago))
     with Store.open(main_checkout.path, adapter="plumbing") as store:

@@ -9,8 +9,7 @@ from gitckpt.git.notes.editor import Notes
 from gitckpt.model import ids
 from gitckpt.model.format import note
 from gitckpt.model.readers import codec
-from gitckpt.store.audit.inventory import Evidence
-from gitckpt.store.audit.repairable import Flaw, Link, mendable
+from gitckpt.store.audit.inventory import Evidence, Flaw, Link, mendable
 from gitckpt.store.checkpoints import Checkpoints
 from gitckpt.store.links import waiting as waiting_links
 from gitckpt.store.records import entry, index, layout

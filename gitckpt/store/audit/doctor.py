@@ -14,8 +14,7 @@ from gitckpt.model.finding import Finding
 from gitckpt.model.names import closest, first_of, shell_word
 from gitckpt.model.values import dataclass
 from gitckpt.store import log, remotes
-from gitckpt.store.audit import inventory, worktrees
-from gitckpt.store.audit import refs as audit_refs
+from gitckpt.store.audit import inventory, objects, worktrees
 from gitckpt.store.checkpoints import Checkpoints
 from gitckpt.store.config import settings
 from gitckpt.store.config.file import ConfigError
@@ -105,13 +104,13 @@ def examine(store: Checkpoints, version: tuple[int, ...]) -> list[Finding]:
         *(_invalid(problem) for problem in store.problems()),
         *(flaw.finding for flaw in broken),
         *_replaced(store),
-        *audit_refs.pointing_nowhere(store.repository),
+        *objects.pointing_nowhere(store.repository),
     ]
 
 
 def _replaced(store: Checkpoints) -> list[Finding]:
     known = Roster.read(store.repository)
-    flaws = audit_refs.replaced(store.repository, store.index.oids(), known)
+    flaws = objects.replaced(store.repository, store.index.oids(), known)
     return [flaw.finding for flaw in flaws]
 
 

@@ -11,19 +11,22 @@ from operator import itemgetter
 from gitckpt.git.files.order import in_packs
 from gitckpt.git.files.ref_files import in_parts, require_no_pipes
 from gitckpt.git.graph import kinds
+from gitckpt.git.refs import Update
 from gitckpt.git.repository import EMPTIED, Repository
 from gitckpt.model import ids
 from gitckpt.model.checkpoint import Checkpoint
 from gitckpt.model.errors import InvalidCheckpoint, NewerCheckpoint
+from gitckpt.model.finding import Finding
 from gitckpt.model.names import shell_word
 from gitckpt.model.readers.codec import decode
 from gitckpt.model.readers.fence import fenced
 from gitckpt.model.readers.plain import PlainReader
 from gitckpt.model.values import dataclass
 from gitckpt.store.audit.ledger.table import Oids, Sheet, SheetRow
-from gitckpt.store.audit.repairable import Flaw, lasting
 from gitckpt.store.checkpoints import Checkpoints
 from gitckpt.store.records import layout
+
+REPAIR = "git ckpt verify --repair"
 
 KINDS = {layout.KEEP: "commit", layout.TREES: "tree", layout.OPERATIONS: "commit", layout.ORIGINALS: "blob"}
 """Namespace → the kind of object that its refs keep."""
@@ -31,6 +34,73 @@ KINDS = {layout.KEEP: "commit", layout.TREES: "tree", layout.OPERATIONS: "commit
 _BARRING = (*layout.OWN, *(space.rstrip("/") for space in (layout.TREES, layout.ORIGINALS, layout.RUNS, layout.LEASES, layout.KEYS)))
 _BROKEN = "ignoring broken ref "
 _CURE_OF_BAR = "look at it: git show {ref}; move it away: git tag NAME {ref} && git update-ref --no-deref -d {ref}"
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """A change of one line in the note of a commit.
+
+    Attributes:
+        commit: whose note.
+        old: the line to take out; None to take out none.
+        new: the line to put in; None to put in none.
+    """
+
+    commit: str
+    old: str | None
+    new: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Flaw:
+    """A finding, and how `--repair` mends it; without any way of doing so it is left to a person.
+
+    Attributes:
+        finding: what is reported.
+        updates: the ref updates that mend it, one transaction.
+        link: the change of a note that mends it.
+        in_index: whether making the derived index anew mends it.
+        is_leftover: whether it may be mended only while no checkpoint is being written: it could belong to that one.
+        scaffold: the directory in which a worktree was half made.
+        worktree: what git keeps of a worktree whose directory is gone, and where that was: git forgets it.
+    """
+
+    finding: Finding
+    updates: tuple[Update, ...] = ()
+    link: Link | None = None
+    in_index: bool = False
+    is_leftover: bool = False
+    scaffold: str = ""
+    worktree: tuple[str, str] | None = None
+
+    @property
+    def key(self) -> tuple[str, str, str]:
+        """What tells it from others, and equals where another look finds it again."""
+        return self.finding.code, self.finding.object, self.finding.sentence
+
+    @property
+    def can_be_mended(self) -> bool:
+        """Whether there is a way to mend it."""
+        return bool(self.updates or self.link or self.in_index or self.scaffold or self.worktree)
+
+
+def mendable(
+    code: str,
+    what: str,
+    sentence: str,
+    *,
+    updates: tuple[Update, ...] = (),
+    link: Link | None = None,
+    in_index: bool = False,
+    is_leftover: bool = False,
+) -> Flaw:
+    """Returns a flaw that `--repair` mends. Args: as the attributes of `Finding` and `Flaw`."""
+    return Flaw(Finding(code, what, sentence, REPAIR), updates, link, in_index, is_leftover)
+
+
+def lasting(code: str, what: str, sentence: str, cure: str | None) -> Flaw:
+    """Returns a flaw that is left to a person. Args: as the attributes of `Finding`."""
+    return Flaw(Finding(code, what, sentence, cure))
 
 
 class Evidence:

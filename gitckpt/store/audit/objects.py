@@ -1,31 +1,36 @@
-"""Verifies that what checkpoints need is there: their commits with all history, their snapshots with all files.
+"""Verify that what checkpoints need is there and kept: commits with their history, snapshots with their files, and refs to both.
 
-And that these snapshots are such, and no more than anybody lists: those that were fetched may be anything.
+Fetched snapshots may be anything, so their shape and size are checked, too.
 """
 
 from __future__ import annotations
 
+import os
 from collections.abc import Collection, Iterator, Mapping
 
 from gitckpt.git import damage
 from gitckpt.git.contents import bounds
 from gitckpt.git.contents.bounds import UnsoundSnapshot
 from gitckpt.git.contents.tree_check import Census
-from gitckpt.git.graph import connectivity, kinds, partial
+from gitckpt.git.graph import connectivity, kinds, partial, reachability
 from gitckpt.git.objects.encoding import DIRECTORY, MalformedTree, decode_tree
-from gitckpt.git.repository import Repository
-from gitckpt.git.worktree import rewrites
+from gitckpt.git.process import GitError
+from gitckpt.git.refs import Update
+from gitckpt.git.repository import BRANCHES, Repository
+from gitckpt.git.worktree import administration, rewrites
 from gitckpt.model import ids
 from gitckpt.model.errors import CkptError
+from gitckpt.model.finding import Finding
 from gitckpt.model.format import budget
 from gitckpt.model.names import shell_word
 from gitckpt.model.values import dataclass
-from gitckpt.store.audit.inventory import KINDS, Evidence
+from gitckpt.store.audit.inventory import KINDS, Evidence, Flaw, Linked, lasting, mendable
 from gitckpt.store.audit.ledger.table import SheetRow
-from gitckpt.store.audit.repairable import Flaw, lasting
 from gitckpt.store.checkpoints import Checkpoints
-from gitckpt.store.records import layout
+from gitckpt.store.records import keep, layout
+from gitckpt.store.roster import Roster
 from gitckpt.store.snapshot import manifest
+from gitckpt.store.submodules import keeper
 
 _ANEW = "git fetch --refetch --no-tags REMOTE"
 """A plain fetch says which commits are here, and the other side leaves out all that they lead to."""
@@ -34,11 +39,20 @@ _AGAIN = f"then write it again: git hash-object -w FILE; or fetch from a clone t
 _EMPTY = "the file of an object is empty, as a power cut leaves it: git takes {oid} to be there, and never writes it again"
 _SPOILED = "its content is not what it was"
 
+_WORDS = {layout.TREES: "tree", layout.OPERATIONS: "operation", layout.ORIGINALS: "original"}
+
+_STASH = "refs/stash"
+_OF_PEOPLE = ("refs/heads", "refs/remotes", "refs/tags", _STASH)
+
+_BEFORE = "@{1}"
+
+_MEANT = {layout.TREES: "snapshot", layout.OPERATIONS: "commit of its operation", layout.ORIGINALS: "file it was imported from"}
+
 _PLAIN = frozenset((b"files", b"index", b"raw", b"run", b"auto-merge"))
 """Entries of a snapshot of which only trees are looked at."""
 
 
-def audit(
+def audit_objects(
     store: Checkpoints, evidence: Evidence, empty: Mapping[str, str], damaged: Collection[str], only: Collection[int] | None = None
 ) -> list[Flaw]:
     """Return the checkpoints that lack objects, and the objects that are damaged.
@@ -170,3 +184,196 @@ def _there(repository: Repository, trees: list[str]) -> list[str]:
     """Returns those of some trees that are there, without fetching any."""
     odd = kinds.unlike(repository, trees, "tree")
     return [tree for tree in trees if odd.get(tree, "tree") is not None]
+
+
+def audit_refs(repository: Repository, evidence: Evidence) -> list[Flaw]:
+    """Returns what is wrong with the refs of checkpoints, other than their own."""
+    concerned = {at for space in layout.HOLDERS for name, _, _ in evidence.below(space) if (at := evidence.table.find(name)) is not None}
+    concerned = {at for at in concerned if evidence.table.valid[at]}.union(evidence.table.extras)
+    flaws = [flaw for at in sorted(concerned) for flaw in _of_checkpoint(repository, evidence.record(at), evidence)]
+    for space in layout.HOLDERS:
+        for name, ref, oid in evidence.below(space):
+            if not evidence.is_there(name.rpartition("/")[2]) and not keep.is_young(repository, ref):
+                owner = layout.CHECKPOINTS + name
+                updates = (Update(owner, "", ""), Update(ref, "", oid)) if ids.is_id(name) else (Update(ref, "", oid),)
+                sentence = "keeps something for a checkpoint that does not exist"
+                flaws.append(mendable("ref-leftover", ref, sentence, updates=updates, is_leftover=True))
+    known = Roster.read(repository)
+    table = evidence.table
+    places = ((name, table.find(name)) for name in known)
+    oids = {name: table.oid(at) for name, at in places if at is not None}
+    flaws += replaced(repository, oids, known)
+    others = [lasting(each.code, each.object, each.sentence, each.cure) for each in pointing_nowhere(repository)]
+    return [*flaws, *_symbolic(evidence), *_of_submodules(repository, evidence), *_of_commits(repository, evidence), *others]
+
+
+def replaced(repository: Repository, oids: Mapping[str, str], known: Roster) -> Iterator[Flaw]:
+    """Yield the checkpoints that a fetch has replaced.
+
+    Args:
+        oids: what refs of checkpoints point to, by id.
+        known: what was written here.
+    """
+    for name, written in sorted(known.replaced(oids).items()):
+        ref = layout.CHECKPOINTS + name
+        sentence = f"points to {oids[name]}, and not to {written}, which was written here"
+        found = repository.cat_file.info(written)
+        if found is not None and found[1] == "blob":
+            updates = (Update(ref, written, oids[name]),)
+            yield mendable("checkpoint-replaced", ref, sentence, updates=updates)
+        else:
+            cure = f"look at what came: git ckpt show {name}; remove it: git ckpt remove {name}"
+            sentence += ", and is gone"
+            yield lasting("checkpoint-replaced", ref, sentence, cure)
+
+
+def pointing_nowhere(repository: Repository) -> list[Finding]:
+    """Returns the branches, remote-tracking branches, tags, stashes and detached HEADs whose object is gone, as a gc may take it.
+
+    What else their history lacks is for `git fsck`.
+    """
+    tips = _tips(repository)
+    gone = {oid for oid, kind in kinds.unlike(repository, sorted({oid for oid, _ in tips.values()}), "commit").items() if kind is None}
+    lost = {name: tip for name, tip in tips.items() if tip[0] in gone}
+    if not lost:
+        return []
+    now = _tips(repository)  # one that somebody has deleted or moved meanwhile is none
+    return [_lost(repository, name, *tip) for name, tip in lost.items() if now.get(name) == tip]
+
+
+def _tips(repository: Repository) -> dict[str, tuple[str, str]]:
+    """Returns what people's refs point to, and HEADs that are detached: by name, the oid, and the command that takes it back, if any."""
+    said = repository.git.run("for-each-ref", "--format=%(objectname) %(refname)", *_OF_PEOPLE).out
+    lines = (line.decode("utf-8", "surrogateescape").partition(" ") for line in said.split(b"\n")[:-1])
+    found = {ref: (oid, _way_back(ref) if ref.startswith(BRANCHES) else "") for oid, _, ref in lines}
+    there = [(git_dir, path) for git_dir, path in administration.registered(repository) if os.path.isdir(path)]
+    heads = [(f"worktrees/{os.path.basename(git_dir)}/HEAD", git_dir, path) for git_dir, path in there]
+    heads.append(("main-worktree/HEAD", repository.common_dir, administration.main_worktree(repository) or repository.common_dir))
+    for name, git_dir, path in heads:
+        oid = administration.content(os.path.join(git_dir, "HEAD"))
+        if ids.is_oid(oid) and oid.strip("0"):  # one of zeros is there as long as git makes the worktree
+            found[name] = oid, f"git -C {shell_word(path)} update-ref --no-deref HEAD HEAD{_BEFORE}"
+    return found
+
+
+def _way_back(ref: str) -> str:
+    return f"git update-ref {shell_word(ref)} {shell_word(ref + _BEFORE)}"
+
+
+def _lost(repository: Repository, name: str, oid: str, back: str) -> Finding:
+    cure = f"fetch it from a clone that has it: git fetch --refetch --no-tags REMOTE {oid}"
+    if name == _STASH:  # it seldom leaves its repository; the older ones are in its reflog alone
+        has_older = repository.git.run("rev-parse", "--quiet", "--verify", _STASH + _BEFORE, ok=(0, 1, 128)).code == 0
+        drop = "reflog delete --updateref --rewrite 'refs/stash@{0}'" if has_older else f"update-ref -d {_STASH}"
+        cure += f"; or drop it: git {drop}"
+    elif back:
+        cure += f"; or go back to where it was before, if the reflog has it: {back}"
+    return Finding("ref-target-missing", name, f"points to {oid}, which is missing or damaged: every git gc fails", cure)
+
+
+def _of_submodules(repository: Repository, evidence: Evidence) -> Iterator[Flaw]:
+    """Yields what is wrong with the checkpoints of submodules; of each that several checkpoints name, once."""
+    seen = set()
+    for record in evidence.rich():
+        for checkpoint, path in keeper.named_by([record.submodules]).items():
+            problem = keeper.problem(repository, path, checkpoint) if checkpoint not in seen else None
+            seen.add(checkpoint)
+            if problem is not None:
+                place = shell_word(os.fsdecode(path))
+                cure = f"fetch it from a clone that has it; what else the submodule lacks: git -C {place} ckpt verify"
+                yield lasting("submodule-missing", record.ref, f"of the submodule {os.fsdecode(path)}: {problem}", cure)
+
+
+def _symbolic(evidence: Evidence) -> Iterator[Flaw]:
+    """Yields the refs of ours that stand for others, but for those of commits: they would move, and go, with these."""
+    for ref, (target, oid) in evidence.symbolic.items():
+        sentence = f"stands for {target}, and points to nothing itself"
+        if ref.startswith(layout.CHECKPOINTS):
+            yield lasting("ref-symbolic", ref, sentence, f"git update-ref --no-deref {shell_word(ref)} {oid}")
+        elif not ref.startswith(layout.KEEP):
+            yield mendable("ref-symbolic", ref, sentence, updates=(Update(ref, oid, oid, is_symbolic=True),))
+
+
+def _of_checkpoint(repository: Repository, record: SheetRow, evidence: Evidence) -> Iterator[Flaw]:
+    for space in layout.HOLDERS:
+        ref = space + record.id
+        wanted, there = record.holds.get(space), evidence.refs.get(ref)
+        if wanted is None:
+            if there is not None and not keep.is_young(repository, ref):
+                sentence = f"its checkpoint names no {_MEANT[space]}"
+                yield mendable("ref-leftover", ref, sentence, updates=(Update(ref, "", there),), is_leftover=True)
+            continue
+        kind = evidence.kind(space, wanted)
+        if kind is not None and kind != KINDS[space]:
+            sentence = f"its checkpoint names {wanted}, which is a {kind}, not a {KINDS[space]}"
+            yield lasting(f"{_WORDS[space]}-ref-wrong", ref, sentence, f"git ckpt remove {record.id}")
+        elif there != wanted:
+            yield _unlike(record, space, there, is_gone=kind is None)
+
+
+def _unlike(record: SheetRow, space: str, there: str | None, *, is_gone: bool) -> Flaw:
+    """Returns the flaw of a ref that is missing or points elsewhere."""
+    ref, wanted = space + record.id, record.holds[space]
+    if there is None:
+        code, sentence = f"{_WORDS[space]}-ref-missing", f"nothing keeps {wanted}, the {_MEANT[space]} of its checkpoint"
+    else:
+        code, sentence = f"{_WORDS[space]}-ref-wrong", f"points to {there}, not to {wanted}, the {_MEANT[space]} of its checkpoint"
+    if is_gone:
+        cure = f"fetch it from a clone that has it: git fetch --no-tags --no-prune REMOTE {shell_word(f'+{ref}:{ref}')}"
+        return lasting(code, ref, f"{sentence}; that is missing", cure)
+    return mendable(code, ref, sentence, updates=(record.is_there, Update(ref, wanted, there or "")))
+
+
+def _of_commits(repository: Repository, evidence: Evidence) -> Iterator[Flaw]:
+    """Yields what is wrong with the refs that keep linked commits."""
+    gone: set[str] = set()
+    for at in evidence.places() if evidence.odd else ():
+        commit = evidence.table.commit(at)
+        kind = evidence.kind(layout.KEEP, commit)
+        if commit and kind is None:
+            gone.add(commit)
+        elif commit and kind != KINDS[layout.KEEP]:
+            record = evidence.record(at)
+            sentence = f"its checkpoint names {commit}, which is a {kind}, not a commit"
+            yield lasting("commit-ref-wrong", record.ref, sentence, f"git ckpt remove {record.id}")
+    kept = {name: (ref, oid) for name, ref, oid in evidence.below(layout.KEEP)}
+    plain = {name: oid for name, (ref, oid) in kept.items() if ids.is_oid(name) and ref not in evidence.symbolic}
+    right = {name for name, oid in plain.items() if name == oid}
+    linked = Linked(evidence)
+    needed = right.intersection(linked)
+    try:
+        lost = reachability.unreached(repository.git, linked, right)
+        useful = reachability.above(repository.git, right - needed, linked)
+        is_whole = not right & gone
+    except GitError:
+        is_whole = False
+    if not is_whole:  # something of the history is missing, which is a finding of its own
+        lost, useful = (set() if right else set(linked)), right
+    owners = _owners(evidence, lost)
+    for commit in sorted(lost):
+        record, (ref, there) = owners[commit], kept.get(commit, (layout.KEEP + commit, ""))
+        code, sentence = "commit-ref-missing", f"nothing keeps {commit}, the linked commit of {record.id}"
+        if there:
+            code, sentence = "commit-ref-wrong", f"points to {there}, which does not keep {commit}, the linked commit of {record.id}"
+        target, _ = evidence.symbolic.get(ref, (None, None))
+        if target is not None:
+            sentence = f"stands for {target}, and keeps {commit}, the linked commit of {record.id}, only while that does not move"
+        update = Update(ref, commit, there, is_symbolic=target is not None)
+        yield mendable(code, ref, sentence, updates=(record.is_there, update))
+    if evidence.unjudged:
+        useful = right  # by checkpoints that cannot be read
+    for name, (ref, there) in kept.items():
+        if name in lost or (name in right and (name in needed or name in useful)) or keep.is_young(repository, ref):
+            continue
+        sentence = "keeps something for no checkpoint" if name in right else "does not keep the commit that it is named after"
+        yield mendable("ref-leftover", ref, sentence, updates=(Update(ref, "", there),), is_leftover=True)
+
+
+def _owners(evidence: Evidence, commits: Collection[str]) -> dict[str, SheetRow]:
+    """Returns the first checkpoint of each of some linked commits."""
+    found: dict[str, SheetRow] = {}
+    for at in evidence.places() if commits else ():
+        commit = evidence.table.commit(at)
+        if commit in commits and commit not in found:
+            found[commit] = evidence.record(at)
+    return found

@@ -1,4 +1,4 @@
-"""Verifies runs: chains without gaps, heads that point to their ends, and checkpoints that name others."""
+"""Verify runs: their chains, heads and the checkpoints that they name; and keys and leases of runs."""
 
 from __future__ import annotations
 
@@ -8,13 +8,14 @@ from gitckpt.git.refs import Update
 from gitckpt.model import phase as phases
 from gitckpt.model.checkpoint import PHASE
 from gitckpt.model.errors import InvalidCheckpoint, NewerCheckpoint
+from gitckpt.model.names import shell_word
 from gitckpt.model.readers import codec
 from gitckpt.model.values import dataclass
-from gitckpt.store.audit.inventory import Evidence
+from gitckpt.store.audit.inventory import Evidence, Flaw, lasting, mendable
 from gitckpt.store.audit.ledger.table import SheetRow
-from gitckpt.store.audit.repairable import Flaw, lasting, mendable
 from gitckpt.store.checkpoints import Checkpoints
-from gitckpt.store.records import keep, layout
+from gitckpt.store.leases.lease import parse
+from gitckpt.store.records import keep, keys, layout
 from gitckpt.store.records.removal import remover
 
 _GAP = "fetch what is missing from a clone that has it; or give up what is left of it: git ckpt verify --repair"
@@ -24,7 +25,7 @@ _RUN = phases.split(layout.RUN_COMPLETE)[0]
 """What the labels at both ends of a run speak of, as if it were a phase."""
 
 
-def audit(store: Checkpoints, evidence: Evidence) -> list[Flaw]:
+def audit_runs(store: Checkpoints, evidence: Evidence) -> list[Flaw]:
     """Returns what is wrong with runs; `derived.links` was asked before, which knows what notes list.
 
     Who removes a checkpoint takes the note of it, and refs that keep something for it. Where its own ref alone is gone (a pruning fetch, a
@@ -175,3 +176,46 @@ def _wrong_head(store: Checkpoints, chain: Sequence[SheetRow], head: str) -> tup
     if said.run != chain[0].run:
         return "run-head-wrong", f"points to {said.id}, which is none of this run"
     return "run-head-wrong", f"points to {said.id}, which does not exist any more"
+
+
+def audit_keys(store: Checkpoints, evidence: Evidence) -> list[Flaw]:
+    """Returns what is wrong with keys."""
+    runs = evidence.all_runs()
+    flaws: list[Flaw] = []
+    held = evidence.below(layout.KEYS)
+    for (_, ref, oid), found in zip(held, store.objects.read([oid for _, _, oid in held]), strict=True):
+        try:
+            run = keys.run_in(found, ref)
+        except InvalidCheckpoint as error:
+            flaws.append(lasting("key-invalid", ref, error.message.removeprefix(f"{ref}: "), error.hint))
+            continue
+        if run not in runs and not keep.is_young(store.repository, ref):
+            updates = (Update(layout.RUNS + run, "", ""), Update(ref, "", oid))
+            flaws.append(mendable("key-orphan", ref, f"its run {run} does not exist", updates=updates, is_leftover=True))
+    return flaws
+
+
+def audit_leases(store: Checkpoints, evidence: Evidence) -> tuple[list[Flaw], set[str]]:
+    """Returns what is wrong with leases, and the runs that somebody who is alive drives; such a run may be about to start."""
+    runs = evidence.all_runs()
+    flaws: list[Flaw] = []
+    driven: set[str] = set()
+    held = evidence.below(layout.LEASES)
+    for (run, ref, oid), found in zip(held, store.objects.read([oid for _, _, oid in held]), strict=True):
+        try:
+            if found is None or found[0] != "blob":
+                raise InvalidCheckpoint(ref, "", "does not point to a lease")
+            lease = parse(found[1], ref)
+        except InvalidCheckpoint as error:
+            take_over = f"git ckpt resume {run} --take-over" if run in runs else f"git update-ref -d {shell_word(ref)}"
+            cure = error.hint or f"if nobody drives the run: {take_over}"
+            flaws.append(lasting("lease-invalid", ref, error.message.removeprefix(f"{ref}: "), cure))
+            continue
+        if lease.is_endless(store.clock()):
+            sentence = f"it is good until {lease.expires}, and says that it was renewed at {lease.renewed}: no driver says so"
+            flaws.append(lasting("lease-endless", ref, sentence, f"if nobody drives the run: git ckpt resume {run} --take-over"))
+        if store.leases.is_held(oid, lease):
+            driven.add(run)
+        elif run not in runs:
+            flaws.append(mendable("lease-orphan", ref, "its run does not exist", updates=(Update(ref, "", oid),)))
+    return flaws, driven

@@ -5,22 +5,33 @@ docs/verify.md says what each code means.
 
 from __future__ import annotations
 
+import contextlib
+import os
 from collections.abc import Collection, Mapping, Sequence
 
 from gitckpt.git import damage
 from gitckpt.git.damage import Counted
+from gitckpt.git.notes.editor import Notes
+from gitckpt.git.objects.encoding import object_id
+from gitckpt.git.process import GitError
+from gitckpt.git.refs import LockHeld, RefMoved, Update
+from gitckpt.git.worktree import administration
+from gitckpt.model.errors import WorktreeError
 from gitckpt.model.finding import Finding
+from gitckpt.model.format import note
 from gitckpt.model.values import dataclass, replace
-from gitckpt.store.audit import derived, inventory, leases, objects, refs, runs
-from gitckpt.store.audit import keys as audit_keys
-from gitckpt.store.audit import repair as mending
+from gitckpt.store.audit import derived, inventory, objects, runs
 from gitckpt.store.audit import worktrees as audit_worktrees
-from gitckpt.store.audit.repairable import Flaw
+from gitckpt.store.audit.inventory import Flaw, Link
 from gitckpt.store.checkpoints import Checkpoints
-from gitckpt.store.records import layout
+from gitckpt.store.links import Links
+from gitckpt.store.records import index, layout
+from gitckpt.store.records.removal import ends
 from gitckpt.store.records.removal.known import Known
+from gitckpt.store.worktrees import scaffold
 
 _LOOKS = 3
+_TRIES = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,16 +93,16 @@ def verify(
     replaced = [flaw for flaw in found.flaws if flaw.finding.code == "checkpoint-replaced"]
     replaced = [flaw for flaw in replaced if flaw.can_be_mended]
     if repair and replaced:  # first: a stranger's documents say nothing about what to mend
-        refused = mending.mend(store, replaced)
+        refused = mend(store, replaced)
         tried |= {flaw.key for flaw in replaced}
         found = _settled(store, damaged, only)
         findings = {flaw.key: flaw.finding for flaw in (*replaced, *found.flaws)}
     left = {flaw.key for flaw in found.flaws}
     mendable = [flaw for flaw in found.flaws if flaw.can_be_mended and flaw.key not in tried] if repair else []
     if mendable:
-        refused = [*refused, *mending.mend(store, mendable)]
+        refused = [*refused, *mend(store, mendable)]
         tried |= {flaw.key for flaw in mendable}
-        damaged = damage.unreadable(store.repository, sorted(damaged))
+        damaged = damage.unreadable(store.repository, sorted(damaged))  # those of notes were written again
         found = _settled(store, damaged, only)
         left = {flaw.key for flaw in found.flaws}
         findings |= {flaw.key: flaw.finding for flaw in found.flaws if flaw.key not in findings}
@@ -115,21 +126,21 @@ def _look(store: Checkpoints, damaged: Collection[str], only: Collection[str] | 
     empty = damage.empty_files(store.repository)
     tell_removals = Known(store.index).audit()
     found = inventory.gather(store)
-    in_leases, driven = leases.audit(store, found)
+    in_leases, driven = runs.audit_leases(store, found)
     plain: dict[str, str] = {}
     in_links, links = derived.links(store, found, driven, plain)
     in_worktrees, worktrees = audit_worktrees.audit(store, found)
     places = _places(found, only) if only is not None else None
     flaws = [
         *found.flaws,
-        *refs.audit(store.repository, found),
-        *objects.audit(store, found, empty, damaged, places),
+        *objects.audit_refs(store.repository, found),
+        *objects.audit_objects(store, found, empty, damaged, places),
         *objects.snapshots(store, found),
-        *runs.audit(store, found),
+        *runs.audit_runs(store, found),
         *in_links,
         *derived.listing(store, found),
         *in_leases,
-        *audit_keys.audit(store, found),
+        *runs.audit_keys(store, found),
         *in_worktrees,
     ]
     if only is not None and places is not None:
@@ -159,3 +170,96 @@ def _places(found: inventory.Evidence, only: Collection[str]) -> set[int]:
 def _about(flaws: Sequence[Flaw], names: Collection[str]) -> list[Flaw]:
     """Return the flaws that speak of one of some checkpoints, runs or commits."""
     return [flaw for flaw in flaws if any(name in flaw.finding.object or name in flaw.finding.sentence for name in names)]
+
+
+def mend(store: Checkpoints, flaws: Sequence[Flaw]) -> list[str]:
+    """Mends what can be mended. What somebody else changed meanwhile is left as they made it.
+
+    Args:
+        flaws: what was found.
+
+    Returns:
+        What git refused, a sentence each.
+
+    Raises:
+        LockHeld: a lock file stayed in the way; what was mended until then stays so.
+    """
+    refused: list[str] = []
+    with layout.turn(store.repository) as alone:
+        keeps_more = False
+        left = [flaw for flaw in flaws if flaw.updates and (alone or not flaw.is_leftover)]
+        for _ in range(2):  # what is left over goes last, and may stand in the way of a ref that is needed
+            due, left, refused = left, [], []
+            for flaw in due:
+                try:
+                    store.refs.update(flaw.updates)
+                except RefMoved:
+                    continue
+                except GitError as error:
+                    left.append(flaw)
+                    refused.append(f"{flaw.finding.object}: {error.message}")
+                else:
+                    keeps_more |= any(update.ref.startswith(layout.KEEP) for update in flaw.updates)
+        if keeps_more:
+            with contextlib.suppress(RefMoved, LockHeld):
+                ends.settle(store.repository, store.refs.update, store.index.commits)
+        links = [flaw.link for flaw in flaws if flaw.link is not None]
+        if links:
+            _write_links(store, links)
+    for flaw in flaws:
+        if flaw.scaffold:
+            scaffold.discard(store.repository, flaw.scaffold)
+        if flaw.worktree:
+            refused += _forget(store, *flaw.worktree)
+    if any(flaw.in_index for flaw in flaws):
+        _discard_index(store)
+    return refused
+
+
+def _forget(store: Checkpoints, git_dir: str, path: str) -> list[str]:
+    """Has git forget a worktree whose directory is gone, if still nothing is lost by it; returns what it refused, one sentence."""
+    if not audit_worktrees.can_be_forgotten(store.repository, git_dir, path, store.index.commits() or ()):
+        return []
+    try:
+        administration.forget(store.repository, git_dir)
+    except WorktreeError as error:
+        return [f"{path}: {error.message}"]
+    return []
+
+
+def _write_links(store: Checkpoints, links: Sequence[Link]) -> None:
+    there = {ref.removeprefix(layout.CHECKPOINTS) for ref, _ in store.refs.each(layout.CHECKPOINTS)}
+    by_commit: dict[str, list[Link]] = {}
+    for link in links:
+        if link.new is None or note.link_id(link.new) in there:  # else it was removed meanwhile
+            by_commit.setdefault(link.commit, []).append(link)
+
+    def change(commit: str, lines: list[str]) -> list[str]:
+        instead = {link.old: link.new for link in by_commit[commit] if link.old is not None}
+        kept = [instead.get(line, line) for line in lines]
+        new = [link.new for link in by_commit[commit] if link.old is None and link.new is not None]
+        there = [line for line in dict.fromkeys(kept) if line is not None]
+        return note.merged(commit, there, new, Links(store.repository, store.objects).origins)
+
+    notes = Notes(store.repository, store.objects, layout.NOTES)
+    for _ in range(_TRIES):
+        tip = store.refs.read(layout.NOTES) or ""
+        new_tip, written = notes.edited(tip, list(by_commit), change, store.clock())
+        made = [object_id(kind, data, store.repository.object_format) for kind, data in written]
+        for oid in damage.unreadable(store.repository, made):  # or one that is the same as before would stay as it is
+            damage.move_aside(store.repository, oid)
+        store.objects.write(written)
+        if new_tip == tip:
+            return
+        with contextlib.suppress(RefMoved):
+            store.refs.update([Update(layout.NOTES, new_tip, tip)])
+            return
+
+
+def _discard_index(store: Checkpoints) -> None:
+    """Deletes the derived index; the next question makes it anew."""
+    store.index.close()
+    path = os.path.join(store.repository.private_dir, index.FILE)
+    for each in (path, f"{path}-wal", f"{path}-shm"):
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(each)

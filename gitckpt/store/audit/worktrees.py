@@ -14,8 +14,7 @@ from gitckpt.git.repository import Repository
 from gitckpt.git.worktree import administration
 from gitckpt.model.finding import Finding
 from gitckpt.model.names import shell_word
-from gitckpt.store.audit.inventory import Evidence
-from gitckpt.store.audit.repairable import REPAIR, Flaw, lasting
+from gitckpt.store.audit.inventory import REPAIR, Evidence, Flaw, lasting
 from gitckpt.store.checkpoints import Checkpoints
 from gitckpt.store.records import layout
 from gitckpt.store.records.owner import Owner

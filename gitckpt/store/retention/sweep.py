@@ -24,8 +24,6 @@ _PRIVATE = (
     "flushed",
     "index",
     "intent",
-    "levels",
-    "names",
     "objects",
     "pack",
     "rules",
@@ -34,9 +32,9 @@ _PRIVATE = (
     "unfiltered",
     "written",
 )
-"""What processes make for themselves in the private directory, …"""
+"""Kinds of scratch files in the private directory, …"""
 
-_BESIDE = (administration.AWAY, administration.SCRATCH, "ckpt-exact", "ckpt-seen", "ckpt-undo", "ckpt-unfiltered")
+_BESIDE = (administration.AWAY, administration.SCRATCH, "ckpt-exact", "ckpt-seen", layout.UNDO_FILE, "ckpt-unfiltered")
 """… and in the administrative directory of a worktree."""
 
 
@@ -92,7 +90,7 @@ def left_files(repository: Repository) -> dict[str, FileMark]:
     found = {**leftovers.left_objects(repository), **_left_keeps(repository), **_left_worktrees(repository)}
     for path in _scratch(repository):
         known = leftovers.mark(path)
-        if known is not None and _is_left(path, is_private=os.path.dirname(path) == repository.private_dir):
+        if known is not None and _is_left(path):
             found[path] = known
     return found
 
@@ -130,8 +128,8 @@ def _scratch(repository: Repository) -> list[str]:
 
 
 def _left_worktrees(repository: Repository) -> dict[str, FileMark]:
-    """Returns what git keeps of worktrees that it was killed at making for us: locked first, they are nothing for `git worktree prune`."""
-    return leftovers.left_directories(repository, filter(ownership.is_locked_by_us, administration.unfinished(repository)))
+    """Return what git keeps of worktrees that it was killed at adding for us: it locks them first, and never prunes them then."""
+    return leftovers.left_for(times.GRACE, filter(ownership.is_locked_by_us, administration.unfinished(repository)))
 
 
 def _left_keeps(repository: Repository) -> dict[str, FileMark]:
@@ -152,20 +150,16 @@ def _left_keeps(repository: Repository) -> dict[str, FileMark]:
     return found
 
 
-def _is_left(path: str, *, is_private: bool) -> bool:
-    """Tells whether a file is of a process that was killed, by its name and its age."""
+def _is_left(path: str) -> bool:
+    """Tell by its age whether a scratch file is of a process that was killed."""
     status = os.lstat(path)
     # Not the time of the content, which a private index has from the index that it is a copy of.
     age = time.time() - status.st_ctime
     if os.path.basename(path).startswith(f"{layout.DRIVER}."):
-        # Whoever wants to take the lease looks there whether its process is gone.
+        # A process that wants to take the lease looks there whether its driver is gone.
         return age * times.MICRO > LONGEST and not is_locked(path)
-    if is_private:
-        # In another container its process may be alive, though it is not here. One with two names is the lock of an index as well, which
-        # is known by it.
-        return age > times.GRACE and (status.st_nlink == 1 or os.path.isdir(path))
-    pid = int(os.path.basename(path).split(".")[1])
-    return age > leftovers.OBJECTS_QUIET and not leftovers.is_alive(pid)
+    # One with two names is the lock of an index as well, which is known by it.
+    return age > times.GRACE and (status.st_nlink == 1 or os.path.isdir(path))
 
 
 def _sweep(repository: Repository, refs: Refs) -> list[str]:

@@ -123,9 +123,6 @@ def capture(index: PrivateIndex, objects: Objects, commit: str, limits: Limits) 
         with index:
             found = capture_in(index, objects, commit, limits)
     except DeadlinePassed:
-        from gitckpt.git import leftovers
-
-        leftovers.discard_objects(index.repository)  # of the last time: what this one has left is still too young to tell
         return Captured(Worktree(dirty=True, degraded=f"capturing the files took more than {limits.timeout:g} seconds"), "")
     if found.worktree.tree is not None and not wholeness.hold(index.repository, objects, found.worktree.tree, commit):
         raise FilesPruned

@@ -15,7 +15,7 @@ from gitckpt.store.records.owner import Owner
 from gitckpt.store.retention import sweep, worktree
 from gitckpt.store.runs import run_files
 from gitckpt.store.usage import holdings
-from gitckpt.store.usage.places import Measure
+from gitckpt.store.usage.holdings import Measure
 from gitckpt.store.worktrees import ownership, resumption, scaffold
 
 TYPE_CHECKING = False
