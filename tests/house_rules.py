@@ -36,9 +36,6 @@ LAYERS = tuple(
     store.runs
     store.retention
     store.audit store.usage
-    store.upkeep
-    store.restoration
-    store.supervision
     store.store
     durable.command
     durable.agent durable.run

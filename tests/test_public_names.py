@@ -10,9 +10,6 @@ import pytest
 
 import gitckpt
 from gitckpt import CkptError, Exporter, Importer, Observer, Pipelines, Run, Steps, Store
-from gitckpt.store.restoration import Restoration
-from gitckpt.store.supervision import Supervision
-from gitckpt.store.upkeep import Upkeep
 from tests.conftest import Checkout
 from tests.house_rules import SOURCES, imports_of, module_name
 
@@ -44,7 +41,7 @@ def test_every_error_that_somebody_can_meet_is_public() -> None:
     )
 
 
-@pytest.mark.parametrize("public", [Store, Restoration, Upkeep, Run, Pipelines, Steps, Observer])
+@pytest.mark.parametrize("public", [Store, Run, Pipelines, Steps, Observer])
 def test_what_is_public_says_what_it_is_for(public: type) -> None:
     names = [name for name in vars(public) if name[0] != "_"]
     assert names
@@ -64,7 +61,7 @@ def test_what_is_not_public_has_an_underscore(main_checkout: Checkout) -> None:
     with Store.open(main_checkout.path) as store, Run.start(store, "a") as run:
         for each in (store, run, run.store, Pipelines(store), Steps(store, run=run.id)):
             own = type(each)
-            assert own.__mro__ == ((Store, Supervision, Restoration, Upkeep, object) if own is Store else (own, object))
+            assert own.__mro__ == (own, object)
             public = {name for part in own.__mro__[:-1] for name in vars(part) if name[0] != "_"}
             assert {name for name in dir(each) if name[0] != "_"} == public, each
 
