@@ -199,7 +199,7 @@ _HOMES = {
     "Usage": "gitckpt.store.usage.usage",
     "Opened": "gitckpt.store.worktrees.opener",
 }
-__all__ = [*sorted(_HOMES)]
+__all__ = tuple(_HOMES)
 
 
 def __getattr__(name: str) -> object:

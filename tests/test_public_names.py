@@ -16,7 +16,7 @@ from tests.house_rules import SOURCES, imports_of, module_name
 
 def test_every_public_name_is_there_and_is_what_it_says() -> None:
     assert sorted(gitckpt.__all__) == sorted(gitckpt._HOMES) == dir(gitckpt)
-    assert [getattr(gitckpt, name).__name__ for name in gitckpt.__all__] == gitckpt.__all__
+    assert [getattr(gitckpt, name).__name__ for name in gitckpt.__all__] == list(gitckpt.__all__)
 
 
 def test_every_public_name_is_loaded_from_where_it_is_said_to_stand() -> None:
