@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from gitckpt.model import toml
+from gitckpt.model.checkpoint import KEYS
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -14,23 +15,7 @@ VERSION = 1
 MESSAGE = 1000
 """How many characters a message has at most."""
 
-ORDER = (
-    "version",
-    "id",
-    "run",
-    "parent",
-    "sequence",
-    "phase",
-    "timestamp",
-    "git_sha",
-    "branch",
-    "trigger",
-    "message",
-    "agent",
-    "forked_from",
-    "rewound_to",
-    "errors",
-)
+ORDER = ("version", *(key.name for key in KEYS if key.kind[0].islower()))
 """The plain keys of a document, in the order they are written; tables follow, `[state]` last."""
 
 

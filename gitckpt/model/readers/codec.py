@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Mapping
 
 from gitckpt.model import ids, toml
-from gitckpt.model.checkpoint import Attempt, Checkpoint, Imported, Omitted, Pipeline, Progress, Submodule, Suspect, Worktree
+from gitckpt.model.checkpoint import KEYS, Attempt, Checkpoint, Imported, Omitted, Pipeline, Progress, Submodule, Suspect, Worktree
 from gitckpt.model.errors import InvalidCheckpoint, NewerCheckpoint, StateError
 from gitckpt.model.format import budget, document
 from gitckpt.model.format.document import VERSION
@@ -26,10 +26,6 @@ _EARLIER_TABLE = re.compile(rb"\n[ \t]*\[(?!(?:attempt|pipeline|state)[\].])")
 _TRIGGER = re.compile(r"[a-z][a-z0-9-]*(:[a-z0-9][a-z0-9._-]*)?")
 
 
-ATTRIBUTES = {"phase": "label"}
-"""Key of the document → attribute of `Checkpoint`, where they differ: in the library, a phase is a name without a status."""
-
-
 def encode(checkpoint: Checkpoint) -> bytes:
     """Returns the document of a checkpoint.
 
@@ -42,19 +38,15 @@ def encode(checkpoint: Checkpoint) -> bytes:
 def fields(checkpoint: Checkpoint) -> dict[str, Any]:
     """Returns the keys of a checkpoint's document, less `types` and `state`; those that are absent have the value None."""
     found: dict[str, Any] = {"version": VERSION}
-    for name in document.ORDER[1:-1]:
-        found[name] = getattr(checkpoint, ATTRIBUTES.get(name, name))
-    found["errors"] = list(checkpoint.errors)
-    if checkpoint.worktree is not None:
-        found["worktree"] = _worktree_fields(checkpoint.worktree)
-    if checkpoint.imported is not None:
-        found["imported"] = _set_fields(checkpoint.imported)
-    if checkpoint.progress is not None:
-        found["progress"] = _set_fields(checkpoint.progress)
-    if checkpoint.pipeline is not None:
-        found["pipeline"] = _set_fields(checkpoint.pipeline)
-    if checkpoint.attempt is not None:
-        found["attempt"] = _set_fields(checkpoint.attempt)
+    for key in KEYS:
+        value = getattr(checkpoint, key.attribute)
+        if key.kind in _TABLES:
+            if value is not None:
+                found[key.name] = _worktree_fields(value) if type(value) is Worktree else _set_fields(value)
+        elif key.kind == "texts":
+            found[key.name] = list(value) or None
+        else:
+            found[key.name] = list(value) if type(value) is tuple else value
     return found | dict(checkpoint.unknown)
 
 
@@ -147,8 +139,7 @@ def check(found: Mapping[str, Any], ref: str) -> None:
 
 def tables(found: Mapping[str, Any]) -> dict[str, Any]:
     """Returns the tables `pipeline` and `attempt`, of those that are there, as a checkpoint has them."""
-    readers: dict[str, Callable[[TableReader], Pipeline | Attempt]] = {"pipeline": parts.pipeline, "attempt": parts.attempt}
-    return {key: readers[key](TableReader(table, "", f"{key}.")) for key, table in found.items()}
+    return {key.name: _TABLES[key.kind](TableReader(found[key.name], "", f"{key.name}.")) for key in KEYS if key.name in found}
 
 
 def _end_of_header(data: bytes) -> int | None:
@@ -197,32 +188,14 @@ def _checkpoint(table: dict[str, Any], ref: str, *, with_state: bool) -> Checkpo
     if version != VERSION:
         raise take.invalid("version", f"must be {VERSION}, not {shown(version)}")
     state, types = take.required("state", dict), take.optional("types", dict) or {}
-    worktree, progress = take.optional("worktree", dict), take.optional("progress", dict)
-    pipeline, attempt = take.optional("pipeline", dict), take.optional("attempt", dict)
-    imported = take.optional("imported", dict)
-    checkpoint = Checkpoint(
-        id=parts.identity(take, "id", take.required("id", str)),
-        run=_run(take),
-        parent=parts.optional_identity(take, "parent"),
-        sequence=parts.count(take, "sequence", 1),
-        label=parts.line(take, "phase", take.required("phase", str)),
-        timestamp=_timestamp(take),
-        git_sha=parts.git_sha(take, take.required("git_sha", str)),
-        branch=take.optional("branch", str),
-        trigger=_trigger(take),
-        message=take.optional("message", str),
-        agent=take.optional("agent", str),
-        errors=_errors(take),
-        worktree=None if worktree is None else parts.worktree(TableReader(worktree, ref, "worktree.")),
-        progress=None if progress is None else parts.progress(TableReader(progress, ref, "progress.")),
-        pipeline=None if pipeline is None else parts.pipeline(TableReader(pipeline, ref, "pipeline.")),
-        attempt=None if attempt is None else parts.attempt(TableReader(attempt, ref, "attempt.")),
-        imported=None if imported is None else parts.imported(TableReader(imported, ref, "imported.")),
-        forked_from=parts.optional_identity(take, "forked_from"),
-        rewound_to=parts.optional_identity(take, "rewound_to"),
-        state=pointers.put_back(state, types, ref) if with_state else {},
-        unknown=take.rest,
-    )
+    values: dict[str, Any] = {}
+    for key in KEYS:
+        if key.kind in _TABLES:
+            inner = take.optional(key.name, dict)
+            values[key.attribute] = None if inner is None else _TABLES[key.kind](TableReader(inner, ref, f"{key.name}."))
+        else:
+            values[key.attribute] = _VALUES[key.kind](take, key.name)
+    checkpoint = Checkpoint(**values, state=pointers.put_back(state, types, ref) if with_state else {}, unknown=take.rest)
     if ref.startswith("refs/checkpoints/") and checkpoint.id != ref.rpartition("/")[2]:
         raise take.invalid("id", f"{checkpoint.id} is not the ref's name")
     if (checkpoint.run is None) != (checkpoint.sequence is None):
@@ -232,29 +205,54 @@ def _checkpoint(table: dict[str, Any], ref: str, *, with_state: bool) -> Checkpo
     return checkpoint
 
 
-def _run(take: TableReader) -> str | None:
-    text = take.optional("run", str)
+def _run(take: TableReader, key: str) -> str | None:
+    text = take.optional(key, str)
     if text is not None and not ids.is_run_id(text):
-        raise take.invalid("run", f"must be a run id such as 20261121-201500-add-login, not {shown(text)}")
+        raise take.invalid(key, f"must be a run id such as 20261121-201500-add-login, not {shown(text)}")
     return text
 
 
-def _timestamp(take: TableReader) -> str:
-    text = take.required("timestamp", str)
-    take.instant("timestamp")
+def _timestamp(take: TableReader, key: str) -> str:
+    text = take.required(key, str)
+    take.instant(key)
     return text
 
 
-def _trigger(take: TableReader) -> str:
-    text = take.required("trigger", str)
+def _trigger(take: TableReader, key: str) -> str:
+    text = take.required(key, str)
     if not _TRIGGER.fullmatch(text):
-        raise take.invalid("trigger", f"must be a word such as manual or import:forge, not {shown(text)}")
+        raise take.invalid(key, f"must be a word such as manual or import:forge, not {shown(text)}")
     return text
 
 
-def _errors(take: TableReader) -> tuple[str, ...]:
-    take.required("errors", list)
-    return take.texts("errors")
+def _required_texts(take: TableReader, key: str) -> tuple[str, ...]:
+    take.required(key, list)
+    return take.texts(key)
+
+
+_VALUES: dict[str, Callable[[TableReader, str], Any]] = {
+    "id": lambda take, key: parts.identity(take, key, take.required(key, str)),
+    "optional id": parts.optional_identity,
+    "run": _run,
+    "sequence": lambda take, key: parts.count(take, key, 1),
+    "line": lambda take, key: parts.line(take, key, take.required(key, str)),
+    "timestamp": _timestamp,
+    "commit": lambda take, key: parts.git_sha(take, take.required(key, str)),
+    "text": lambda take, key: take.optional(key, str),
+    "texts": lambda take, key: take.texts(key),
+    "trigger": _trigger,
+    "required texts": _required_texts,
+}
+"""How each kind of a plain key is read."""
+
+_TABLES: dict[str, Callable[[TableReader], Any]] = {
+    "Worktree": parts.worktree,
+    "Imported": parts.imported,
+    "Progress": parts.progress,
+    "Pipeline": parts.pipeline,
+    "Attempt": parts.attempt,
+}
+"""How each table is read."""
 
 
 def _worktree_fields(worktree: Worktree) -> dict[str, Any]:

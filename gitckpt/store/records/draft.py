@@ -9,7 +9,7 @@ from gitckpt.git.repository import lost_commit
 from gitckpt.model import phase as phases
 from gitckpt.model import times
 from gitckpt.model.arguments import require, require_callable, require_text, strings
-from gitckpt.model.checkpoint import MANUAL, Attempt, Checkpoint, Pipeline, Progress, Worktree
+from gitckpt.model.checkpoint import KEYS, MANUAL, Attempt, Checkpoint, Pipeline, Progress, Worktree
 from gitckpt.model.errors import InvalidCheckpoint, UsageError
 from gitckpt.model.format import document
 from gitckpt.model.readers import codec
@@ -61,7 +61,11 @@ if TYPE_CHECKING:
         """The earlier checkpoint of the run that it went back to."""
 
 
-_OPTIONAL_TEXTS = ("run", "message", "agent", "forked_from", "rewound_to")
+_GIVEN = tuple(key for key in KEYS if key.is_given)
+_OPTIONAL_TEXTS = ("run", "text", "optional id")
+"""The kinds of keys that a caller hands in as a text or leaves out."""
+
+_PARTS = {"Progress": Progress, "Pipeline": Pipeline, "Attempt": Attempt}
 
 
 def require_known(details: Details) -> None:
@@ -83,12 +87,14 @@ def require_call(label: str, details: Details, /, **others: object) -> None:
         UsageError: an argument is unknown or of a wrong type, or two of them exclude each other.
     """
     require_text("label", label)
-    for name in _OPTIONAL_TEXTS:
-        require_text(name, details.get(name), may_be_none=True)
+    for key in _GIVEN:
+        if key.kind in _OPTIONAL_TEXTS:
+            require_text(key.name, details.get(key.name), may_be_none=True)
+        elif key.kind in _PARTS:
+            kind = _PARTS[key.kind]
+            require(key.name, details.get(key.name), (kind, NoneType), f"a{'n' if kind is Attempt else ''} {kind.__name__}")
     require_text("id", details.get("id", ""))
     require_text("trigger", details.get("trigger", MANUAL))
-    for name, kind in (("progress", Progress), ("pipeline", Pipeline), ("attempt", Attempt)):
-        require(name, details.get(name), (kind, NoneType), f"a{'n' if kind is Attempt else ''} {kind.__name__}")
     require_known(details)
     for name in ("start", "key", "base"):
         require_text(name, others.get(name), may_be_none=True)
@@ -105,9 +111,7 @@ def require_call(label: str, details: Details, /, **others: object) -> None:
     require("worktree", others.get("worktree"), (Worktree, NoneType), "what Store.capture returned")
 
 
-_KNOWN = frozenset(
-    ("id", "trigger", "errors", "progress", "pipeline", "attempt", *_OPTIONAL_TEXTS),
-)
+_KNOWN = frozenset(key.name for key in _GIVEN)
 
 
 def head(repository: Repository, objects: Objects) -> tuple[str, str | None]:
@@ -158,23 +162,9 @@ def draft(
     if message and (message.splitlines() != [message] or len(message) > document.MESSAGE):
         what = f"a message is one line of at most {document.MESSAGE:,} characters"
         raise UsageError(what, hint="shorten it, and put the rest into the state")
+    given: dict[str, Any] = {"trigger": MANUAL, **details, "id": checkpoint_id, "message": message or None, "errors": errors}
     drafted = Checkpoint(
-        id=checkpoint_id,
-        label=phases.label(label),
-        timestamp=times.to_text(instant),
-        git_sha=head[0],
-        branch=head[1],
-        trigger=details.get("trigger", MANUAL),
-        message=message or None,
-        agent=details.get("agent"),
-        errors=errors,
-        worktree=worktree,
-        progress=details.get("progress"),
-        run=details.get("run"),
-        pipeline=details.get("pipeline"),
-        attempt=details.get("attempt"),
-        forked_from=details.get("forked_from"),
-        rewound_to=details.get("rewound_to"),
+        label=phases.label(label), timestamp=times.to_text(instant), git_sha=head[0], branch=head[1], worktree=worktree, **given
     )
     fields = codec.fields(drafted)
     return drafted, fields, _require_valid(fields, state)

@@ -7,13 +7,14 @@ import os
 from gitckpt.cli.opening import open_store
 from gitckpt.cli.screen import terminal
 from gitckpt.model import ids
+from gitckpt.model.checkpoint import KEYS
 from gitckpt.model.errors import CkptError, UsageError, WorktreeError
 from gitckpt.model.names import first_of, shell_word
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from typing import Annotated, Any
+    from typing import Annotated
 
     import typer
 
@@ -74,23 +75,15 @@ def _print_line(name: str, value: str) -> None:
 
 
 def _facts(checkpoint: Checkpoint) -> list[tuple[str, str]]:
-    facts: list[tuple[str, Any]] = [
-        ("checkpoint", checkpoint.id),
-        ("phase", checkpoint.label),
-        ("run", f"{checkpoint.run} #{checkpoint.sequence}" if checkpoint.run else None),
-        ("parent", checkpoint.parent),
-        ("time", checkpoint.timestamp),
-        ("commit", checkpoint.git_sha or "none yet"),
-        ("branch", checkpoint.branch or "detached"),
-        ("trigger", checkpoint.trigger),
-        ("agent", checkpoint.agent),
-        ("message", checkpoint.message),
-        ("forked from", checkpoint.forked_from),
-        ("back to", checkpoint.rewound_to),
-        ("progress", _progress(checkpoint)),
-        ("attempt", _attempt(checkpoint)),
-    ]
-    return [(name, str(value)) for name, value in facts if value]
+    worded = {
+        "run": f"{checkpoint.run} #{checkpoint.sequence}" if checkpoint.run else None,
+        "git_sha": checkpoint.git_sha or "none yet",
+        "branch": checkpoint.branch or "detached",
+        "progress": _progress(checkpoint),
+        "attempt": _attempt(checkpoint),
+    }
+    facts = [(key.shown, worded.get(key.name, getattr(checkpoint, key.attribute))) for key in KEYS if key.shown]
+    return [(name, ", ".join(value) if isinstance(value, tuple) else str(value)) for name, value in facts if value]
 
 
 def _attempt(checkpoint: Checkpoint) -> str | None:
