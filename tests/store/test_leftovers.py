@@ -115,7 +115,7 @@ def test_what_a_killed_process_had_half_written_is_swept(checkout: Checkout, mon
     with _store(checkout) as store:
         beside = [
             Path(inside(store).repository.git_dir, f"{kind}.{pid}.ab")
-            for kind in ("ckpt-file", "ckpt-gitdir", "ckpt-seen", "ckpt-undo")
+            for kind in ("ckpt-file", "ckpt-gitdir", "ckpt-undo")
             for pid in (dead, os.getpid())
         ]
         half = [Path(inside(store).repository.common_dir, "objects", name) for name in ("tmp_objdir-bulk-fsync-x", "tmp_obj_y")]

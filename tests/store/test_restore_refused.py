@@ -34,7 +34,7 @@ def everything(place: Path) -> dict[str, bytes | str]:
         parts = path.relative_to(place).parts
         if path.is_symlink():
             found[str(path)] = os.readlink(path)
-        elif path.is_file() and not {"objects", "ckpt", "ckpt-seen", "logs"} & set(parts):
+        elif path.is_file() and not {"objects", "ckpt", "logs"} & set(parts):
             found[str(path)] = path.read_bytes()
     return found
 

@@ -36,7 +36,7 @@ _PRIVATE = (
 )
 """What processes make for themselves in the private directory, …"""
 
-_BESIDE = (administration.AWAY, administration.SCRATCH, "ckpt-exact", "ckpt-seen", "ckpt-undo", "ckpt-unfiltered")
+_BESIDE = (administration.AWAY, administration.SCRATCH, "ckpt-exact", "ckpt-undo", "ckpt-unfiltered")
 """… and in the administrative directory of a worktree."""
 
 
