@@ -227,8 +227,7 @@ class _Capture:
             found = Worktree(dirty=False, omitted=omitted, converted=converted)  # no file was read: there are no suspects
             captured = Captured(found, files, seen.submodules.keys(), inexact.left, is_as_stored=rules is None)
             return replace(captured, unheld=self._unheld, apart=seen.apart)
-        stale = inexact.stale(seen.changed, seen.staged)
-        content = manifest.Contents(files, stages, seen.flags, sparse=settings, raw=raw, stale=stale)
+        content = manifest.Contents(files, stages, seen.flags, sparse=settings, raw=raw)
         content.conversion = outside
         content.directories, content.modes = directories, modes
         needed = None
