@@ -54,7 +54,7 @@ from tests.house_rules import cycles, import_graph, namesakes, violations
         ),
         (
             "gitckpt/hook.py",
-            "def f():\n    from gitckpt.store.snapshot.seen import load",
+            "def f():\n    from gitckpt.store.snapshot.status import Survey",
             "no door of gitckpt/store/snapshot; others come in by",
         ),
         (

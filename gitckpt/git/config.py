@@ -101,15 +101,6 @@ def is_on(value: str) -> bool:
     return value.lower() not in _OFF
 
 
-def files(repository: Repository) -> list[str]:
-    """Returns the files that the configuration comes from, with those that it names: what it includes, rules to ignore files, attributes.
-
-    Returns:
-        Absolute paths; what does not exist is among them where git would read it if it did (git-config(1), "FILES").
-    """
-    return _files(repository, _entries(repository))
-
-
 def _entries(repository: Repository) -> ConfigEntries:
     """Returns all that git reads, in one call, and again only where a file has changed since, or a variable."""
     known, variables = repository.configuration, _variables()
@@ -177,6 +168,7 @@ def _always_read(repository: Repository) -> list[str]:
 
 
 def _files(repository: Repository, entries: ConfigEntries) -> list[str]:
+    """Return the files that the configuration comes from or names; also missing ones that git would read (git-config(1), "FILES")."""
     found = [
         *_always_read(repository),
         *(os.path.join(_shared(), name) for name in ("ignore", "attributes")),

@@ -17,7 +17,7 @@ from gitckpt.git.refs import Refs
 from gitckpt.git.repository import Repository, open_repository
 from gitckpt.model import ids, times
 from gitckpt.model.arguments import require_text, strings
-from gitckpt.model.checkpoint import CLEAN, Checkpoint, Worktree
+from gitckpt.model.checkpoint import Checkpoint, Worktree
 from gitckpt.model.errors import BusyError, CkptError, NotFoundError
 from gitckpt.model.readers import codec
 from gitckpt.model.values import replace
@@ -25,9 +25,8 @@ from gitckpt.store import chains, links, log, roster
 from gitckpt.store.listener import Listener
 from gitckpt.store.records import draft, layout
 from gitckpt.store.records.heads import Heads
-from gitckpt.store.records.recorder import Differs, Proposal, Recorder
+from gitckpt.store.records.recorder import Proposal, Recorder
 from gitckpt.store.roster import Roster
-from gitckpt.store.snapshot.memory import Memory
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -78,7 +77,7 @@ class Checkpoints:
         self.refs = Refs(repository, self._clear, self.objects.settle)
         self._index: Index | None = None
         self._ahead = [] if ahead is None else [ahead]
-        self._memory = Memory(repository)
+        self._parts: tuple[tuple[str, str], Collection[str] | None] = ("", ""), None
         self._opening = allocate_lock()
         self._listener = listener or Listener()
         self.clock = clock
@@ -163,20 +162,17 @@ class Checkpoints:
     def capture(self, limits: Limits | None = None, beside: Beside | None = None, *, with_submodules: bool = True) -> Worktree:
         """As `Store.capture`, with files of the run that lie `beside` the worktree, and that the snapshot keeps as well."""
         commit = draft.head(self.repository, self.objects)[0]
-        guess = self._memory.guess(commit, limits)
-        found, known = (CLEAN, guess.limits) if guess is not None and guess.holds() else self._captured(commit, limits, with_submodules)
+        found, known = self._captured(commit, limits, with_submodules)
         return beside.added(self.repository, self.objects, found, commit, known) if beside is not None else found
 
     def _captured(self, commit: str, limits: Limits | None, with_submodules: bool) -> tuple[Worktree, Limits]:
         """Returns what is to be found in the worktree, and the limits that apply."""
         from gitckpt.store.snapshot import capture as snapshot
 
-        before = self._memory.look(commit, self.rules.files)
-        asked = limits
         # Who asks for the files shall have them, however long it takes; who must not wait brings limits of their own.
-        limits = asked or replace(self.rules.limits(), timeout=float("inf"))
+        limits = limits or replace(self.rules.limits(), timeout=float("inf"))
         captured = snapshot.capture(self.private_index(), self.objects, commit, limits)
-        self._memory.learn(commit, limits if asked is None else None, captured, before)
+        self._parts = (commit, captured.files), captured.parts
         if not (captured.submodules and limits.submodules and with_submodules):
             return captured.worktree, limits
         from gitckpt.store.submodules import keeper
@@ -197,7 +193,6 @@ class Checkpoints:
         progress_of: ProgressOf | None = None,
         keeps: Collection[str] = (),
         then: Successor | None = None,
-        holds: Callable[[], bool] | None = None,
         **details: Unpack[Details],
     ) -> Checkpoint:
         """As `Store.record`, with what only the rooms above have.
@@ -206,8 +201,7 @@ class Checkpoints:
         makes, instead of `state`, the state of the one that the run's head has at that moment, an empty one where the run starts; it is
         called again when others were faster, and what it raises is raised here. `progress_of` says how far the run has come by the state
         that `change` returned. `keeps` are keys of `state` that others write, too: where somebody has extended the run since this store
-        did, theirs count. `then` is recorded with it. `holds` tells whether `worktree` is right: asked while the disk is waited for; where
-        it is not, `Differs` is raised, and nothing of this is recorded.
+        did, theirs count. `then` is recorded with it.
         """
         run = details.get("run")
         others = {"start": start, "key": key, "base": base, "worktree": worktree, "keeps": keeps}
@@ -216,7 +210,7 @@ class Checkpoints:
             self.heads.move_up_once(run)
         commit, branch = draft.head(self.repository, self.objects) if base is None else (base, None)
         instant = self.clock()
-        recorder = partial(self._recorder.record, instant=instant, holds=holds)
+        recorder = partial(self._recorder.record, instant=instant)
         drafted = partial(draft.draft, head=(commit, branch), worktree=worktree)
         checkpoint_id = details["id"] if "id" in details else self.new_id()
         checkpoint, fields, data = drafted(label, state, details, checkpoint_id=checkpoint_id, instant=instant)
@@ -266,19 +260,18 @@ class Checkpoints:
         record = partial(record, change=change, progress_of=progress_of)
 
         def attempt() -> Checkpoint:
-            commit = self.objects.head()[0]
-            guess = self._memory.guess(commit, limits)
-            if guess is not None:
-                expected = beside.added(self.repository, self.objects, CLEAN, commit, guess.limits) if beside is not None else CLEAN
-                with contextlib.suppress(Differs):
-                    return record(label, worktree=expected, holds=guess.holds)
             files = self.capture(limits, beside)
             return record(without_files if without_files is not None and files.degraded else label, worktree=files)
 
         def remove(torn: Collection[str]) -> None:
             self.remove([*torn, *([then.made.id] if then is not None and then.made is not None else [])])
 
-        return assurance.recorded(self.repository, self.objects, attempt, remove, self.announce, parts=self._memory.parts)
+        return assurance.recorded(self.repository, self.objects, attempt, remove, self.announce, parts=self._captured_parts)
+
+    def _captured_parts(self, commit: str, files: str) -> Collection[str] | None:
+        """Return the objects that the tree of all files has beside a commit; None unless the last capture of it knows."""
+        known, parts = self._parts
+        return parts if known == (commit, files) else None
 
     def read(self, checkpoint_id: str) -> Checkpoint:
         """As `Store.read`."""

@@ -52,12 +52,12 @@ def test_a_kill_hits_where_it_is_meant_to(trial: Trial) -> None:
     """Before the call that is named, and in that process alone."""
     place = trial.make(SAVE)
     changes = processes.traced(place, SAVE.command(place))
-    seen = next(change.call for change in changes if change.call.startswith("rename") and "/ckpt-seen." in change.path)
-    for call, there in ((seen, True), (f"{seen}0", False)):
+    removal = next(change.call for change in changes if change.call.startswith("unlink") and "/ckpt/index." in change.path)
+    for call, there in ((removal, True), (f"{removal}0", False)):
         place = trial.make(SAVE)
         ended = FAULTS["kills"].strike(place, SAVE, f"write/{call}")
         assert (ended.code is None) == there
-        assert bool(list((place.project / ".git").glob("ckpt-seen.*"))) == there
+        assert bool(list((place.project / ".git/ckpt").glob("index.*"))) == there
 
 
 def _newest(place: Place) -> str:

@@ -151,7 +151,6 @@ class TestKnown:
         time.sleep(0.06)
         for _ in range(3):
             assert config.read(repository, r"^ckpt\.") == {"ckpt.name": ["one"]}
-            assert str(changes.included) in config.files(repository)
         assert asked == ["config"]
         changes.local("two")
         for _ in range(2):  # it is too young, at first

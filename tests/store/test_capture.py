@@ -35,7 +35,7 @@ def kept(checkout: Checkout) -> dict[str, object]:
     found: dict[str, object] = {
         str(path): path.read_bytes()
         for path in sorted(common.rglob("*"))
-        if path.is_file() and path.relative_to(common).parts[0] not in ("objects", "ckpt") and path.name != "ckpt-seen"
+        if path.is_file() and path.relative_to(common).parts[0] not in ("objects", "ckpt")
     }
     status = (git_dir / "index").stat()
     return found | {"index": (status.st_ino, status.st_mtime_ns), "stash": checkout.git("stash", "list")}

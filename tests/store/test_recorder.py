@@ -17,7 +17,7 @@ from gitckpt.model.errors import CkptError, NotFoundError, UsageError
 from gitckpt.model.readers import codec
 from gitckpt.store import links
 from gitckpt.store.records import draft, keys, layout, recorder
-from gitckpt.store.records.recorder import Differs, FilesPruned, Proposal, Recorder
+from gitckpt.store.records.recorder import FilesPruned, Proposal, Recorder
 from gitckpt.store.roster import Roster
 from gitckpt.store.store import Store, inside
 from tests.conftest import Checkout
@@ -339,16 +339,6 @@ class TestWhatItRemembers:
         with pytest.raises(NotFoundError) as caught:
             store._recorder.record(Proposal(fields, {}), 1_800_000_000_000_000)
         assert (caught.value.message, caught.value.hint) == (f"no run {RUN}", "see which runs there are: git ckpt runs")
-
-
-class TestWhatMustHold:
-    def test_where_it_does_not_nothing_is_recorded(self, plain: Store, main_checkout: Checkout) -> None:
-        before = main_checkout.refs()
-        with pytest.raises(Differs):
-            inside(plain).record("a-complete", {}, holds=lambda: False)
-        assert main_checkout.refs() == before
-        inside(plain).record("a-complete", {}, holds=lambda: True)
-        assert list(require_whole(main_checkout)) == [TWO]
 
     def test_a_state_that_is_somebody_elses_is_not_noted_as_ours(self, plain: Store) -> None:
         store = inside(plain)

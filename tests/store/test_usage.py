@@ -351,7 +351,7 @@ class TestLeftovers:
         git_dir, objects = Path(repository.git_dir), Path(repository.common_dir, "objects")
         (objects / "tmp_objdir-x").mkdir()
         for path in (
-            *(git_dir / f"ckpt-seen.{pid}.ab" for pid in (dead, os.getpid())),
+            *(git_dir / f"ckpt-undo.{pid}.ab" for pid in (dead, os.getpid())),
             *(objects / name for name in ("tmp_objdir-x/tmp_obj_y", "tmp_obj_y", "pack/tmp_pack_z", "pack/tmp_idx_z")),
             private / f"index.{dead}.ab",
         ):
@@ -359,7 +359,7 @@ class TestLeftovers:
         found = asked(store)
         one = 8192
         assert found.leftovers == [
-            Leftover("ckpt-seen.*", 2, 2 * one, 0, 0),  # young: in another container, its process may be alive
+            Leftover("ckpt-undo.*", 2, 2 * one, 0, 0),  # young: in another container, its process may be alive
             Leftover("ckpt/index.*", 1, one, 0, 0),
             Leftover("tmp_idx_*", 1, one, 1, one),
             Leftover("tmp_obj_*", 1, one, 1, one),
@@ -369,16 +369,16 @@ class TestLeftovers:
         assert found.private == before, "what is counted as a leftover is not counted again"
         gone = sweep.sweep_files(repository)
         assert len(gone) == sum(each.due for each in found.leftovers)
-        assert [(each.kind, each.number, each.due) for each in asked(store).leftovers] == [("ckpt-seen.*", 2, 0), ("ckpt/index.*", 1, 0)]
+        assert [(each.kind, each.number, each.due) for each in asked(store).leftovers] == [("ckpt-undo.*", 2, 0), ("ckpt/index.*", 1, 0)]
 
     def test_beside_the_index_of_a_worktree_are_not_the_worktree_s_as_well(self, plain: Store, dead: str) -> None:
         path = Path(plain.resume(plain.record("run-started", {}, start="work", trigger=PHASE)).path)
         plain.close()
         before = asked(plain)
         git_dir = Path((path / ".git").read_text().removeprefix("gitdir: ").strip())
-        (git_dir / f"ckpt-seen.{dead}.ab").write_bytes(b"x" * 5000)
+        (git_dir / f"ckpt-undo.{dead}.ab").write_bytes(b"x" * 5000)
         found = asked(plain)
-        assert [(each.kind, each.number) for each in found.leftovers] == [("ckpt-seen.*", 1)]
+        assert [(each.kind, each.number) for each in found.leftovers] == [("ckpt-undo.*", 1)]
         assert (found.worktrees, found.bytes) == (before.worktrees, before.bytes + 8192)
 
     def test_that_keep_a_pack_are_of_one_kind(self, plain: Store, main_checkout: Checkout, dead: str) -> None:
@@ -400,7 +400,7 @@ class TestLeftovers:
             ("/r/objects/pack/.tmp-12-pack-34.idx", ".tmp-*-pack-*"),
             ("/r/objects/pack/pack-12.keep", "pack-*.keep"),
             ("/r/worktrees/20270115-080001-work", "worktrees/*"),
-            ("/r/worktrees/w/ckpt-seen.12.ab", "ckpt-seen.*"),
+            ("/r/worktrees/w/ckpt-undo.12.ab", "ckpt-undo.*"),
             ("/r/ckpt/rules.12.ab", "ckpt/rules.*"),
         ],
     )

@@ -14,7 +14,7 @@ from gitckpt.model.format import budget
 HINT = "it was not made by gitckpt: git ckpt list, and git ckpt remove with its id"
 
 _DIRECTORIES = (b"files", b"index", b"operation", b"raw", b"run", b"auto-merge")
-_LISTS = (b"flags", b"stale", b"directories", b"modes", b"sparse", b"conversion")
+_LISTS = (b"flags", b"directories", b"modes", b"sparse", b"conversion")
 
 
 _MOST = budget.OPERATION

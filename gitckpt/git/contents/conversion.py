@@ -43,23 +43,11 @@ class Converted:
     raw: dict[bytes, str] = field(default_factory=dict)
     """Files that git would write otherwise than they are, with the oids of their bytes as they are."""
 
-    blobs: dict[bytes, str] = field(default_factory=dict)
-    """What git stores of those."""
-
     left: list[bytes] = field(default_factory=list)
     """Files that git would, or may, write otherwise, and whose bytes are not to be kept."""
 
     required: set[bytes] = field(default_factory=set)
     """Files behind a filter that nothing is to go around."""
-
-    def stale(self, changed: Iterable[bytes], staged: Mapping[bytes, bytes]) -> list[bytes]:
-        """Returns those of `raw` that git calls changed by their size alone, as it would store again what the index has.
-
-        Args:
-            changed: paths that git calls changed.
-            staged: what the index has of them: oids by path.
-        """
-        return [path for path in changed if path in self.blobs and staged.get(path) == self.blobs[path].encode("ascii")]
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,8 +135,6 @@ class Conversions:
                 last, _, verdict = before.get(path, b"").rpartition(b" ")
                 if last == verdicts.mark(oid, status) and self._holds(path, verdict):
                     self._known[path] = before[path]
-                    if path in self._found.raw:
-                        self._found.blobs[path] = oid
                 else:
                     fresh.append((path, oid, status))
             news = bool(fresh) or len(self._known) != len(before)
@@ -255,7 +241,6 @@ class Conversions:
                 else:
                     oid = object_id("blob", one.data, self._format)
                     self._found.raw[one.path] = oid
-                    self._found.blobs[one.path] = one.oid
                     self._pending[oid] = one.data
                     verdict = oid.encode()
                 self._settle(one.path, one.oid, one.status, verdict)

@@ -52,9 +52,6 @@ _ENTRY = re.compile(rb"([A-Za-z]) ([0-7]{6}) ([0-9a-f]+) ([0-3])\t([^\0]+)\0")
 _GRAIN = 2_000_000_000
 """In nanoseconds: the coarsest time stamps of file systems. Another one than ours may have a clock of its own, too."""
 
-_CHECKED = 20
-"""So many bytes at the end of an index tell it from others: of a checksum of any kind."""
-
 
 class PrivateIndex:
     """A copy of an index, from `open` on. A context manager that opens and closes it; the copy is gone at its end.
@@ -266,16 +263,6 @@ class PrivateIndex:
             done = self.edit("update-index", "-z", "--index-info", data=data)
             if "Ignoring path" in done.complaint:  # git goes on without it, and calls that success
                 raise GitError(["update-index"], done.code, done.complaint)
-
-    def checksum(self) -> str:
-        """Returns what this index ends with (gitformat-index(5)), or the last part of that; "" where it was left out, or there is none."""
-        try:
-            with open(self.path, "rb") as file:
-                file.seek(-_CHECKED, os.SEEK_END)
-                found = file.read().hex()
-        except OSError:
-            return ""
-        return found if found.strip("0") else ""
 
     def is_whole(self) -> bool:
         """Tells whether this index ends with the checksum of all before it (gitformat-index(5)): git reads one that was cut off."""

@@ -38,9 +38,3 @@ class Rules:
                 self._told.add(sentence)
                 self._tell(sentence)
         return found
-
-    def files(self) -> list[str]:
-        """Return the paths of the files that decide beside git's configuration."""
-        from gitckpt.store.config import approval, settings
-
-        return [settings.path(self._repository), approval.path(self._repository)]

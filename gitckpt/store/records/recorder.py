@@ -66,10 +66,6 @@ class FilesPruned(BusyError):
         )
 
 
-class Differs(Exception):
-    """The worktree is not as it was expected to be; nothing was recorded."""
-
-
 class Proposal:
     """What shall be recorded. It becomes a document for the place it gets, anew each time others were faster.
 
@@ -154,17 +150,15 @@ class Recorder:
         self._line: keep.Line | None = None
         self._turn = RLock()  # what it remembers belongs to one thread at a time
 
-    def record(self, proposal: Proposal, instant: int, then: Sequence[Proposal] = (), holds: Callable[[], bool] | None = None) -> None:
+    def record(self, proposal: Proposal, instant: int, then: Sequence[Proposal] = ()) -> None:
         """Writes a checkpoint, flushed to the disk.
 
         Args:
             proposal: what shall be recorded; its fields are those of the document afterwards.
             instant: now, in microseconds since the epoch.
             then: what follows it in its run, in order, in the same transaction, with its commit and files, and states of their own.
-            holds: tells whether what the fields say of the worktree is so, while the disk is waited for.
 
         Raises:
-            Differs: it is not so; nothing was recorded.
             LeaseLost: somebody else drives the run by now.
             RunExists: another run has the key.
             StateError: the state cannot be stored losslessly.
@@ -187,7 +181,7 @@ class Recorder:
                     made.append((each, each.document(made[-1][0].fields, made[-1][0].state or {})))
                 try:
                     with_links = due and attempt <= _LINK_TRIES
-                    blob = self._write(made, head, instant, holds, with_links=with_links, again=attempt > 1)
+                    blob = self._write(made, head, instant, with_links=with_links, again=attempt > 1)
                     if proposal.fields.get("run"):
                         self._written[proposal.fields["run"]] = blob, dict(made[-1][0].fields)
                     return
@@ -279,7 +273,6 @@ class Recorder:
         made: Sequence[tuple[Proposal, bytes]],
         head: str,
         instant: int,
-        holds: Callable[[], bool] | None,
         *,
         with_links: bool,
         again: bool,
@@ -310,7 +303,7 @@ class Recorder:
 
         with self._arrivals.look(roots, written, fields.get("branch"), noted) as due:
             try:
-                self._apply(updates, line, due, holds)
+                self._apply(updates, line, due)
             except GitError:
                 gone = [update.new for update in updates if update.new and self._repository.cat_file.info(update.new) is None]
                 if not gone:
@@ -318,7 +311,7 @@ class Recorder:
                 if (fields.get("worktree") or {}).get("tree") in gone:
                     raise FilesPruned from None
                 self._objects.write([*needed, *derived])  # a `gc --prune=now` took them before their refs were there
-                self._apply(updates, line, due, holds)
+                self._apply(updates, line, due)
         if commit:
             self._links.recorded(len(made), instant, with_notes=with_links)
         if line is not None:
@@ -333,19 +326,11 @@ class Recorder:
             return last
         return keep.Line(self._repository, commit, again=again).secured(self._objects)
 
-    def _apply(self, updates: list[Update], line: keep.Line | None, due: Due, holds: Callable[[], bool] | None) -> None:
+    def _apply(self, updates: list[Update], line: keep.Line | None, due: Due) -> None:
         """Apply updates in one transaction, after what is due to be flushed; without the ref of the line where that is barred."""
-
-        def look() -> None:
-            if holds is not None and not holds():
-                raise Differs
-
-        def flush() -> None:
-            due.flush(look if holds is not None else None)
-
-        meanwhile: Callable[[], None] | None = flush
+        meanwhile: Callable[[], None] | None = due.flush
         if due.is_much:  # what others wrote: nobody shall wait for our locks meanwhile
-            flush()
+            due.flush()
             meanwhile = None
         try:
             self._refs.update(updates, meanwhile)

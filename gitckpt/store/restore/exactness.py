@@ -34,9 +34,6 @@ class Exactness:
     same: set[bytes] = field(default_factory=set)
     """Those whose bytes are here already: they stay, whatever git would make of them by other attributes."""
 
-    stale: Collection[bytes] = ()
-    """Those of `raw` that `git status` shall call changed by their size, as it did."""
-
     is_within: Callable[[bytes], bool] = lambda _: True
     """Tells whether the restore is about a path."""
 
@@ -80,7 +77,7 @@ def plan(
     """
     before, after = manifest.raw_of(repository, found), manifest.raw_of(repository, wanted)
     touched = {one.path: one.status != "D" for one in differing}
-    made = Exactness(is_within=is_within, stale=set(wanted.stale))
+    made = Exactness(is_within=is_within)
     if any(os.path.basename(path) == attributes.FILE for path in touched):
         made.touched = touched.keys()
     unknown = after.keys() - before.keys() - touched.keys()
@@ -94,8 +91,7 @@ def plan(
     for path, oid in after.items():
         if not is_within(path):
             continue
-        is_stale = path in made.stale and path not in found.stale  # its entry has to be made so, for which git writes the file once
-        if path not in touched and before.get(path) == oid and not is_stale:
+        if path not in touched and before.get(path) == oid:
             made.same.add(path)
             continue
         if path not in touched and path not in before:
@@ -198,8 +194,7 @@ def bring_back(index: PrivateIndex, planned: Exactness, configured: Configured, 
     Raises:
         WorktreeError: an object is missing, or a file cannot be written.
     """
-    stale = planned.raw.keys() & planned.stale
-    plain = {path for path in planned.alike if path not in planned.raw or path in stale}
+    plain = planned.alike.keys() - planned.raw.keys()
     if planned.touched is not None:
         planned.converted |= _converted(index, planned, configured, blobs)
     wanted = sorted(plain | planned.converted | set(planned.coming))
@@ -218,10 +213,9 @@ def bring_back(index: PrivateIndex, planned: Exactness, configured: Configured, 
             if data != now:
                 raw_files.put(index.repository, path, data)
                 plain.add(path)
-    raw_files.bring_back(index.repository, {path: oid for path, oid in planned.raw.items() if path not in stale})
-    raw_files.refresh(index, plain | (planned.raw.keys() - stale))
-    raw_files.bring_back(index.repository, {path: planned.raw[path] for path in stale})
-    planned.written = (plain | planned.raw.keys()) - stale
+    raw_files.bring_back(index.repository, planned.raw)
+    planned.written = plain | planned.raw.keys()
+    raw_files.refresh(index, planned.written)
 
 
 def _text(

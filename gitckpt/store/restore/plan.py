@@ -85,7 +85,7 @@ class Plan:
 
     @property
     def written(self) -> set[bytes]:
-        """Paths of which git has to look anew, as an entry that stays knows a size that another conversion gave; but for stale ones."""
+        """Paths of which git has to look anew, as an entry that stays knows a size that another conversion gave."""
         coming = {one.path for one in self.files if one.status != "D"}
         return coming - self.exactness.raw.keys() | set(self.exactness.written)
 

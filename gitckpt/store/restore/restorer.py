@@ -1,16 +1,15 @@
 """Restore: puts the files of a checkpoint into the worktree one is in, after a safety checkpoint; and takes that back.
 
-Only paths that differ are touched: by git, which refuses where a file changed since it was captured, or, where git would have nothing to
-say, by `exchange`, which refuses as well. HEAD never moves.
+Only paths that differ are touched, by git, which refuses where a file changed since it was captured. HEAD never moves.
 """
 
 from __future__ import annotations
 
 import contextlib
 import os
+import re
 
 from gitckpt.git.contents import annex, attributes, raw_files, unfiltered
-from gitckpt.git.contents.exchange import Interference
 from gitckpt.git.graph import partial
 from gitckpt.git.objects import diff
 from gitckpt.git.process import GitError
@@ -24,7 +23,7 @@ from gitckpt.model.values import replace
 from gitckpt.store import roster
 from gitckpt.store.checkpoints import Checkpoints
 from gitckpt.store.records import layout
-from gitckpt.store.restore import exactness, plain, position, replacement
+from gitckpt.store.restore import exactness, position, replacement
 from gitckpt.store.restore import shape as shape_of
 from gitckpt.store.restore import undo as undoing
 from gitckpt.store.restore.departure import Departures
@@ -53,12 +52,13 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
     from typing import Any
 
-    from gitckpt.git.contents.exchange import Exchange
     from gitckpt.git.contents.unfiltered import HeldBack
 
     Announce = Callable[[Sequence[str]], None]
 
 _OF_SUBMODULE = "the submodule "
+_UNUSUAL = re.compile(rb"[^ -~]|git|(^|/)\.|[~:\\]|//", re.IGNORECASE)
+# A path that git might refuse, because it leads out of the worktree or into .git, is tried in a scratch index first.
 _TRIES = 10
 """So often a restore looks at the worktree while others commit."""
 
@@ -234,24 +234,17 @@ class _Restore:
             pending = replacement.pending(self._repository, self._wanted.files, {one.path for one in plan.files}, self._paths)
             if dry_run or not self.is_due:
                 return self._unchanged(plan, gap, pending, dry_run=dry_run)
-            exchange = None if operations else plain.exchange(self._repository, self._limits, captured, (found, self._wanted), plan)
-            if exchange is None:
-                replacement.list_files(index, captured)
+            replacement.list_files(index, captured)
             expected = self._prepare(index, plan, captured.files)
             self._require_still(index)
             if coming := [*gap.sentences(), *self._remarks(plan)]:
                 announce(coming)
             safety = self._record_safety(captured, {**shape.state, **self.submodules.state})
             with undoing.offered(self._step):
-                held = (
-                    self._write(index, plan, (captured, found), expected, shape)
-                    if exchange is None
-                    else self._replace(index, exchange, shape)
-                )
+                held = self._write(index, plan, (captured, found), expected, shape)
         held += replacement.complete(self._repository, pending)
-        if exchange is None:
-            with undoing.offered(self._step):
-                self._verify(plan, expected, shape)
+        with undoing.offered(self._step):
+            self._verify(plan, expected, shape)
         self.submodules.bring_back()
         self._departures.take(safety)
         undoing.finish(self._store, self._step, self._checkpoint.id)
@@ -357,7 +350,7 @@ class _Restore:
     def _prepare(self, index: PrivateIndex, plan: Plan, before: str) -> str:
         """Returns the tree that the files shall have instead of `before`; git has checked every path, and every object is there."""
         expected = self._wanted.files
-        if not plan.is_whole or plan.is_contradictory or any(plain.UNUSUAL.search(one.path) for one in plan.files):
+        if not plan.is_whole or plan.is_contradictory or any(_UNUSUAL.search(one.path) for one in plan.files):
             try:
                 with PrivateIndex(self._repository) as scratch:
                     scratch.copy_from(index.path)
@@ -418,21 +411,6 @@ class _Restore:
         self.has_begun = True
         undoing.begin(self._store, self._step, made)
         return made
-
-    def _replace(self, index: PrivateIndex, exchange: Exchange, shape: Shape) -> list[bytes]:
-        """Replaces files without git, and compares them with what they shall be; returns those that were to be left otherwise: none."""
-        index.require_unlocked()
-        index.require_latest()
-        try:
-            exchange.replace()
-            shape.apply(self._repository)
-            differing = [str(one) for one in exchange.missed()]
-        except Interference as error:
-            raise replacement.changed(str(error)) from None
-        except OSError as error:
-            raise self._unwritten(f"{error.strerror}: {os.fsdecode(error.filename or '')}") from None
-        self._require_none([*differing, *comparison.unshaped(self._repository, shape.directories, shape.modes)])
-        return []
 
     def _write(self, index: PrivateIndex, plan: Plan, before: tuple[Captured, Contents], expected: str, shape: Shape) -> list[bytes]:
         """Writes files, index and operation; returns the files that are there only as git stores them, because a filter fails."""

@@ -15,7 +15,6 @@ from collections.abc import Sequence
 from errno import EISDIR, ELOOP, ENOENT
 
 from gitckpt.git import disk
-from gitckpt.git.contents import exchange
 from gitckpt.git.files import atomic, premises
 from gitckpt.git.lock import Lock
 from gitckpt.git.objects import diff
@@ -140,10 +139,7 @@ def nothing(stack: Stack, kind: str, gone: Sequence[str]) -> NotFoundError:
 
 
 def brought(store: Checkpoints, stack: Stack, wanted: Checkpoint) -> list[bytes]:
-    """Returns the files that the newest step wrote, and that the checkpoint lacks which is to be brought back.
-
-    Where that step was killed, they are also those that it had made to take the place of others.
-    """
+    """Returns the files that the newest step wrote, and that the checkpoint lacks which is to be brought back."""
     brought, named = (stack.here, []) if stack.here else (wanted.state.get("before"), wanted.state.get("paths", []))
     try:
         newest = store.read_own(str(brought))
@@ -151,9 +147,7 @@ def brought(store: Checkpoints, stack: Stack, wanted: Checkpoint) -> list[bytes]
         return []  # it was removed or replaced meanwhile: those that are ignored by now stay
     before, after = (_contents(store, checkpoint).files for checkpoint in (wanted, newest))
     paths = [path if isinstance(path, bytes) else str(path).encode() for path in named]
-    differing = diff.differences(store.repository, before, after, paths)
-    killed = exchange.left_over(store.repository, {os.path.dirname(one.path) for one in differing}) if stack.is_open else []
-    return [*(one.path for one in differing if one.status == "A"), *killed]
+    return [one.path for one in diff.differences(store.repository, before, after, paths) if one.status == "A"]
 
 
 def steps(store: Checkpoints) -> list[UndoStep]:

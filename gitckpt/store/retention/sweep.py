@@ -34,7 +34,7 @@ _PRIVATE = (
 )
 """Kinds of scratch files in the private directory, …"""
 
-_BESIDE = (administration.AWAY, administration.SCRATCH, "ckpt-exact", "ckpt-seen", layout.UNDO_FILE, "ckpt-unfiltered")
+_BESIDE = (administration.AWAY, administration.SCRATCH, "ckpt-exact", layout.UNDO_FILE, "ckpt-unfiltered")
 """… and in the administrative directory of a worktree."""
 
 

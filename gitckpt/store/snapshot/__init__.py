@@ -8,5 +8,4 @@ Doors:
     comparison: a worktree against its snapshot.
     index_state: an index as a snapshot has it.
     limits: what is left out.
-    memory: what need not be looked at again.
 """

@@ -77,9 +77,6 @@ class Captured:
     submodules: Collection[bytes] = ()
     """Those that are checked out; what is said of them here is that they were left out."""
 
-    directories: Collection[bytes] | None = None
-    """Those that were looked into, relative to the top; None where there is more to say of the worktree than that it is as its commit."""
-
     left: Collection[bytes] = ()
     """Files of which only what git makes of them is held, which is not all that is in them."""
 
@@ -225,11 +222,9 @@ class _Capture:
         is_plain = settings is None and raw is None and not (outside or directories or modes)
         if is_plain and not dirty:
             found = Worktree(dirty=False, omitted=omitted, converted=converted)  # no file was read: there are no suspects
-            looked_at = seen.directories if not omitted and not converted else None
-            captured = Captured(found, files, seen.submodules.keys(), looked_at, inexact.left, is_as_stored=rules is None)
+            captured = Captured(found, files, seen.submodules.keys(), inexact.left, is_as_stored=rules is None)
             return replace(captured, unheld=self._unheld, apart=seen.apart)
-        stale = inexact.stale(seen.changed, seen.staged)
-        content = manifest.Contents(files, stages, seen.flags, sparse=settings, raw=raw, stale=stale)
+        content = manifest.Contents(files, stages, seen.flags, sparse=settings, raw=raw)
         content.conversion = outside
         content.directories, content.modes = directories, modes
         needed = None

@@ -82,9 +82,6 @@ class Contents:
     raw: str | None = None
     """The tree of those files, byte for byte, that git would write otherwise than they were; None for none."""
 
-    stale: Sequence[bytes] = ()
-    """Those among them that `git status` calls changed by their size alone: git would stage what the index has already."""
-
     conversion: bytes = b""
     """What `attributes.settings` returned when the files were captured."""
 
@@ -225,8 +222,6 @@ def write(repository: Repository, objects: Objects, content: Contents) -> str:
         whole[b"sparse"] = (FILE, put("blob", content.sparse))
     if content.raw is not None:
         whole[RAW] = (DIRECTORY, content.raw)
-    if content.stale:
-        whole[b"stale"] = (FILE, put("blob", b"".join(path + b"\0" for path in sorted(content.stale))))
     if content.conversion:
         whole[CONVERSION] = (FILE, put("blob", content.conversion))
     if content.directories:
@@ -273,7 +268,6 @@ def read(repository: Repository, objects: Objects, tree: str | None, commit: str
         operation=reader.files_below(parts[b"operation"][1]) if b"operation" in parts else {},
         sparse=reader.blob(parts[b"sparse"][1]) if b"sparse" in parts else None,
         raw=parts[RAW][1] if RAW in parts else None,
-        stale=reader.blob(parts[b"stale"][1]).split(b"\0")[:-1] if b"stale" in parts else (),
         conversion=reader.blob(parts[CONVERSION][1]) if CONVERSION in parts else b"",
         directories=reader.blob(parts[b"directories"][1]).split(b"\0")[:-1] if b"directories" in parts else [],
         modes={path: int(mode, 8) & 0o777 for mode, _, path in modes if re.fullmatch(rb"[0-7]{1,6}", mode)},

@@ -7,7 +7,6 @@ import stat
 from collections.abc import Collection, Iterable
 
 from gitckpt.git.worktree.index import PrivateIndex
-from gitckpt.store.snapshot.seen import Directory
 
 _KINDS = ((stat.S_ISSOCK, "a socket"), (stat.S_ISFIFO, "a fifo"), (stat.S_ISCHR, "a device"), (stat.S_ISBLK, "a device"))
 
@@ -17,29 +16,25 @@ class Scan:
 
     Args:
         index: of the worktree, through which git is asked what is ignored.
-        known: what was seen in directories the last time.
 
     Attributes:
         found: paths that cannot be captured, each with the reason.
-        seen: what was seen in directories this time.
+        seen: the directories that were looked into.
         modes: of directories, the top left out, as lstat(2) says them.
         repositories: directories that are the top of another one; not all that lie in ignored directories.
         apart: directories that are not looked into; to be set before `look_elsewhere`.
-        news: whether anything was not known.
     """
 
-    def __init__(self, index: PrivateIndex, known: dict[bytes, Directory]) -> None:
+    def __init__(self, index: PrivateIndex) -> None:
         self._index = index
         self._top = os.fsencode(index.repository.worktree or "")
-        self._known = known
         self._unknown: set[bytes] = set()
         self._special: list[tuple[bytes, str]] = []
         self.found: list[tuple[bytes, str]] = []
-        self.seen: dict[bytes, Directory] = {}
+        self.seen: set[bytes] = set()
         self.modes: dict[bytes, int] = {}
         self.repositories: list[bytes] = []
         self.apart: Collection[bytes] = ()
-        self.news = False
 
     def look(self, directories: Iterable[bytes]) -> None:
         """Looks into directories that are known not to be ignored; those above them are among them, or were."""
@@ -51,7 +46,7 @@ class Scan:
     def look_elsewhere(self) -> None:
         """Looks into the directories that came up and were not named, if they are neither ignored nor repositories of their own."""
         while self._unknown:
-            new = sorted((self._unknown - self.seen.keys()).difference(self.apart))
+            new = sorted((self._unknown - self.seen).difference(self.apart))
             others = [path for path in new if os.path.lexists(self._join(path, b".git"))]
             there = sorted(set(new).difference(others))
             self.repositories += others
@@ -69,21 +64,17 @@ class Scan:
             status = os.lstat(whole)
             if not stat.S_ISDIR(status.st_mode):
                 return
-            changed = status.st_mtime_ns
-            here = self._known.get(directory)
-            if here is None or here.changed != changed:
-                self.news = True
-                here = Directory(changed, *_list(whole))
+            directories, special = _list(whole)
         except PermissionError:
             self.found.append((prefix, "cannot be read: permission denied"))
             return
         except (FileNotFoundError, NotADirectoryError):
             return  # it is tracked, and no longer there
-        self.seen[directory] = here
+        self.seen.add(directory)
         if directory:
             self.modes[directory] = status.st_mode
-        self._unknown.update(prefix + name for name in here.directories)
-        self._special += [(prefix + name, kind) for name, kind in here.special]
+        self._unknown.update(prefix + name for name in directories)
+        self._special += [(prefix + name, kind) for name, kind in special]
 
     def _ignored(self, paths: list[bytes]) -> set[bytes]:
         if not paths:

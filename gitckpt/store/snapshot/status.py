@@ -14,7 +14,6 @@ from gitckpt.git.worktree.index import PrivateIndex
 from gitckpt.model.checkpoint import Omitted
 from gitckpt.model.names import quoted
 from gitckpt.model.values import dataclass, field
-from gitckpt.store.snapshot import seen
 from gitckpt.store.snapshot.manifest import ABSENT, ASSUMED, INTENT, SKIPPED, flags_of
 from gitckpt.store.snapshot.special import Scan
 
@@ -86,16 +85,13 @@ class Surveyor:
         self._index = index
         self._status = index.look()
         self._listing: Child | None = None
-        self._known = seen.load(index)
 
     def begin(self) -> None:
-        """Has the flags of the index looked at, where they are not known.
+        """Has the flags of the index looked at.
 
         Raises:
             GitError: the index is damaged.
         """
-        if self._known.is_known:
-            return
         if not self._index.is_whole():
             raise GitError(["ls-files"], 128, "index file corrupt")
         self._listing = self._index.start("ls-files", "-v", "-z")
@@ -119,7 +115,7 @@ class Surveyor:
         found = Survey()
         tracked = self._tracked(found, is_sparse=is_sparse)
         found.apart = modules.own_directories(self._index.repository)
-        scan = Scan(self._index, self._known.directories)
+        scan = Scan(self._index)
         scan.look(path for path in tracked if not modules.lies_in(path, found.apart))  # while git looks at the files
         _read_status(self._status_out(), found)
         _set_apart(self._index, found, tracked)
@@ -128,14 +124,10 @@ class Surveyor:
         above = leading_to(found.untracked)
         scan.look(above)
         scan.look_elsewhere()
-        found.directories, found.leading, found.modes = scan.seen.keys(), tracked, scan.modes
+        found.directories, found.leading, found.modes = scan.seen, tracked, scan.modes
         changed = set(found.changed)
         found.passed_over = [Omitted(quoted(path), reason + (_INSTEAD if path in changed else "")) for path, reason in scan.found]
         _read_submodules(self._index, found, scan.repositories, _bare(scan, set(tracked), above))
-        if scan.news or not self._known.is_known:
-            # In a sparse checkout git takes entries for unmarked while something is in their place: the same index may have other flags.
-            is_lasting = not found.flags and not is_sparse
-            seen.save(self._index, self._known.checksum if is_lasting else "", tracked, scan.seen)
         return found
 
     def _status_out(self) -> bytes:
@@ -164,9 +156,7 @@ class Surveyor:
 
     def _tracked(self, found: Survey, *, is_sparse: bool) -> Collection[bytes]:
         """Returns the directories that lead to tracked files; notes the flags of the index, and has flagged files looked at."""
-        if self._listing is None:
-            return self._known.tracked
-        paths = _read_flags(self._index.finish(self._listing), found)
+        paths = _read_flags(self._index.finish(self._listing), found) if self._listing is not None else []
         if _look_again(self._index, found, is_sparse=is_sparse):
             status, self._status = self._status, self._index.look()
             status.kill_group()

@@ -41,7 +41,7 @@ def fill(made: Repository, contents: Contents, commit: str) -> list[bytes]:
             _remove_absent(index, contents)
             raw = manifest.raw_of(made, contents)
             raw_files.bring_back(made, raw)
-            raw_files.refresh(index, raw.keys() - set(contents.stale))
+            raw_files.refresh(index, raw.keys())
             if held:
                 unfiltered.forget(made, raw)
             if annex.is_used(made):
