@@ -27,7 +27,7 @@ _REPACK_QUIET = 3600.0
 """As `OBJECTS_QUIET`, for packs that are written, and wait for others of the same repack."""
 
 _BEGUN = ("tmp_obj_", "tmp_pack_", "tmp_idx_", "tmp_rev_", "tmp_mtimes_", "tmp_bitmap_", "tmp_midx_", "tmp_graph_", "tmp_ckpt_")
-"""How the names begin of what git, and we (`pack.put`), write among the objects before they rename it."""
+"""How the names begin of what git, and we (`pack.write`), write among the objects before they rename it."""
 
 _DEEPER = ("info", os.path.join("info", "commit-graphs"), os.path.join("pack", "multi-pack-index.d"))
 """Where else git does so."""
