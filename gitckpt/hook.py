@@ -72,9 +72,8 @@ def main(argv: Sequence[str]) -> int:
             failed = "the checkpoint is recorded; what follows it was not done"
             _follow_up(repository, checkpoint_id)
         elif event == "post-rewrite":
-            failed = "the notes may be broken after a power cut"
+            failed = "links were not carried over"
             _carry_links(repository, argv[1:])
-            _flush_notes(repository)
     except CkptError as error:
         advice = f"; {error.hint}" if error.hint else ""
         _report(repository, event, f"{failed}: {error.message}{advice}")
@@ -194,7 +193,7 @@ def _record(repository: Repository, event: str, revision: str = "HEAD") -> str:
     from gitckpt.git.refs import Refs
 
     objects = Plumbing(repository)
-    refs = Refs(repository, lambda path: _clear(repository, event, path), objects.settle)
+    refs = Refs(repository, lambda path: _clear(repository, event, path))
     if not repository.is_linked:  # such a worktree may be that of a run, whose store starts another one
         refs.warm_up()  # it starts while we go on
     from gitckpt.model import ids, times
@@ -248,14 +247,6 @@ def _carry_links(repository: Repository, args: Sequence[str]) -> None:
     from gitckpt.store import links
 
     links.carry(repository, args[0] if args else "")
-
-
-def _flush_notes(repository: Repository) -> None:
-    """Gets the notes to the disk that git has copied to an amended commit: it flushes neither them nor their ref."""
-    from gitckpt.git.disk import Arrivals
-    from gitckpt.store.records import layout
-
-    Arrivals(repository).catch_up(refs=[layout.NOTES])
 
 
 def _extend_run(repository: Repository, message: str | None, event: str) -> str | None:

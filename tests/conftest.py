@@ -27,7 +27,6 @@ import pytest
 from hypothesis import settings
 from pygit2.enums import ConfigLevel
 
-from gitckpt.git import disk
 from gitckpt.git.process import LOCAL_VARIABLES, git_executable
 from gitckpt.git.repository import Repository, discover
 
@@ -619,7 +618,6 @@ def flushed(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         flush(fd)
 
     monkeypatch.setattr(os, "fsync", note)
-    monkeypatch.setattr(disk, "_above", {})
     return paths
 
 

@@ -8,7 +8,7 @@ import os
 from gitckpt.formats.known import trigger
 from gitckpt.formats.systems import detection, forge, quasar, rlm_act, superpowers
 from gitckpt.formats.systems.record import FORGE, NEBULA, QUASAR, RLM_ACT, SUPERPOWERS, WORKFLOW, Unreadable
-from gitckpt.git import disk
+from gitckpt.git import fsync
 from gitckpt.git.files import atomic, premises, regular
 from gitckpt.git.objects.encoding import object_id
 from gitckpt.git.worktree import administration
@@ -140,7 +140,7 @@ class Exporter:
                 atomic.write(place, found.data)
         except OSError as error:
             raise WorktreeError(f"cannot write {path}: {error.strerror}", hint="choose another place: -o PATH") from None
-        disk.flush([], above=_above(place))  # a directory that was made just now, by us or by whoever calls us
+        fsync.flush(_above(place))  # a directory that was made just now, by us or by whoever calls us
         _note(here, place, found.data)
 
     def make_directory(self, path: str) -> None:
@@ -315,4 +315,4 @@ def _note(store: Checkpoints, place: str, data: bytes) -> None:
             atomic.write_own(path, "".join(lines).encode("ascii"), flushed=True, opener=premises.create)
         except OSError as error:
             raise WorktreeError(f"{path} cannot be written: {error.strerror}", hint=f"{place} is written all the same") from None
-    disk.flush([repository.private_dir], above=[repository.common_dir])
+    fsync.flush([repository.private_dir, repository.common_dir])

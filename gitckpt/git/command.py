@@ -16,8 +16,8 @@ _MINIMUM = (2, 39)
 """The oldest git that is supported."""
 
 
-DURABLE = ("-c", "core.fsync=loose-object,reference", "-c", "core.fsyncMethod=fsync")
-"""Options for git commands that write: by default git flushes neither objects nor refs to the disk."""
+DURABLE = ("-c", "core.fsync=committed,loose-object,index,reference", "-c", "core.fsyncMethod=fsync")
+"""Options for git commands that write: by default git flushes neither loose objects nor refs. It never flushes directories."""
 
 
 LEAN = (

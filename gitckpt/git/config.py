@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 
-from gitckpt.git import disk
+from gitckpt.git import fsync
 from gitckpt.git.command import Git
 from gitckpt.git.files import validity
 
@@ -186,7 +186,7 @@ def _files(repository: Repository, entries: ConfigEntries) -> list[str]:
 def write(repository: Repository, name: str, value: str, *, add: bool = False) -> None:
     """Sets a name of the repository's own configuration, or adds one more value to it; when this returns, it is on the disk."""
     repository.git.run("config", "--local", "--add" if add else "--replace-all", name, value)
-    disk.flush([os.path.join(repository.common_dir, "config"), repository.common_dir])
+    fsync.flush([os.path.join(repository.common_dir, "config"), repository.common_dir])
 
 
 def unset(repository: Repository, name: str, value: str | None = None) -> None:

@@ -9,8 +9,8 @@ import os
 from collections.abc import Callable, Sequence
 
 from gitckpt.git.command import STREAMED
-from gitckpt.git.disk import file_of
 from gitckpt.git.filesystem import names_in
+from gitckpt.git.fsync import object_path
 from gitckpt.git.graph import partial
 from gitckpt.git.objects.encoding import OVERSIZED, object_hash, object_id
 from gitckpt.git.process import GitError
@@ -72,7 +72,7 @@ def move_aside(repository: Repository, oid: str) -> bool:
     Raises:
         GitError: it cannot be moved.
     """
-    path = file_of(repository, oid)
+    path = object_path(repository.common_dir, oid)
     target = os.path.join(repository.make_private_dir(), "damaged", oid)
     try:
         os.makedirs(os.path.dirname(target), exist_ok=True)

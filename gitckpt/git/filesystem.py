@@ -1,49 +1,8 @@
-"""What a file system does at once that would take us thousands of calls, or our memory: it flushes all, it copies a file, it lists one."""
+"""Copy a file within the file system, and list a directory."""
 
 from __future__ import annotations
 
 import os
-import stat
-import sys
-
-from gitckpt.git.process import run
-from gitckpt.model.errors import CkptError
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-
-def flush_all(paths: Iterable[str], least: int) -> list[str]:
-    """Flushes each file system that many paths are on as a whole: Python cannot, and the program `sync` can on Linux.
-
-    Args:
-        paths: of files and directories.
-        least: how many are many.
-
-    Returns:
-        Those that are still to be flushed one by one.
-    """
-    waiting = list(paths)
-    if sys.platform != "linux":
-        return waiting
-    lots: dict[int, list[tuple[str, bool]]] = {}
-    for path in waiting:
-        try:
-            found = os.stat(path)
-        except OSError:  # it is gone, or cannot be looked at: who flushes it says which
-            continue
-        lots.setdefault(found.st_dev, []).append((path, stat.S_ISDIR(found.st_mode)))
-    done: set[str] = set()
-    for lot in lots.values():
-        if len(lot) >= least:
-            path, is_directory = lot[0]
-            try:
-                code = run(["sync", "-f", path if is_directory else os.path.dirname(path)]).code  # where a gc takes the file itself
-            except CkptError:
-                break
-            done.update(each for each, _ in lot if code == 0)
-    return [path for path in waiting if path not in done]
 
 
 def copied_within(source: int, target: int, size: int) -> bool:

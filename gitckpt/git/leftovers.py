@@ -25,7 +25,7 @@ OBJECTS_QUIET = 24 * 3600.0
 """In seconds: `git repack` leaves a finished pack alone for hours, until the last one is written."""
 
 _BEGUN = ("tmp_obj_", "tmp_pack_", "tmp_idx_", "tmp_rev_", "tmp_mtimes_", "tmp_bitmap_", "tmp_midx_", "tmp_graph_", "tmp_ckpt_")
-"""How names begin that git and `pack.put` write among the objects before they rename them."""
+"""How names begin that git and `pack.write` write among the objects before they rename them."""
 
 _DEEPER = ("pack", "info", os.path.join("info", "commit-graphs"), os.path.join("pack", "multi-pack-index.d"))
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 
-from gitckpt.git import disk
+from gitckpt.git import fsync
 from gitckpt.git.command import DURABLE, NO_HOOKS, Git
 from gitckpt.git.process import GitError
 
@@ -59,7 +59,7 @@ def pack_objects(repository: Repository) -> None:
     """
     repository.git.run("repack", "-d", "-l", "--quiet")
     repository.git.run("maintenance", "run", "--quiet", "--task=loose-objects")
-    disk.flush([os.path.join(repository.common_dir, "objects", "pack")])  # before the files go: git flushes the pack, and not its name
+    fsync.flush([os.path.join(repository.common_dir, "objects", "pack")])  # before the files go: git flushes the pack, and not its name
     repository.git.run("prune-packed", "--quiet")
 
 
@@ -88,7 +88,7 @@ def pack(repository: Repository, namespaces: Sequence[str], version: tuple[int, 
                 repository.git.run(*_PACK, prune, *(option for name in present for option in ("--include", f"{name}/*")))
             else:
                 _pack_by_links(repository, present, prune)
-            disk.flush([repository.common_dir])
+            fsync.flush([repository.common_dir])
     except GitError as error:
         if ".lock': File exists" in error.stderr:
             return False

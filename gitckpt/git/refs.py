@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import time
 
-from gitckpt.git import disk
+from gitckpt.git import fsync
 from gitckpt.git.command import DURABLE, Standby
 from gitckpt.git.files.ref_files import may_be_there, plain, require_no_pipes
 from gitckpt.git.process import DeadlinePassed, GitError
@@ -67,17 +67,15 @@ class Update:
         ref: full name.
         new: the oid it gets; "" deletes it; the old one only looks whether it still has that.
         old: the oid it must have; "" if it must not exist.
-        lasting: whether a power cut must not undo it once the transaction is over.
         is_symbolic: whether it is a symbolic ref, which gets the new oid itself even where what it stands for has that.
     """
 
-    __slots__ = ("is_symbolic", "lasting", "new", "old", "ref")
+    __slots__ = ("is_symbolic", "new", "old", "ref")
 
-    def __init__(self, ref: str, new: str, old: str, *, lasting: bool = True, is_symbolic: bool = False) -> None:
+    def __init__(self, ref: str, new: str, old: str, *, is_symbolic: bool = False) -> None:
         self.ref = ref
         self.new = new
         self.old = old
-        self.lasting = lasting
         self.is_symbolic = is_symbolic
 
     def command(self) -> str:
@@ -96,13 +94,11 @@ class Refs:
 
     Args:
         heal: is given the lock file that is in the way of an update, and tells whether it is gone, so that the update is tried once more.
-        settle: called whenever refs have changed: `Objects.settle` of those that write what they point to.
     """
 
-    def __init__(self, repository: Repository, heal: Callable[[str], bool] | None = None, settle: Callable[[], None] | None = None) -> None:
+    def __init__(self, repository: Repository, heal: Callable[[str], bool] | None = None) -> None:
         self._repository = repository
         self._heal = heal
-        self._settle = settle
         self._is_midway = False
         self._standby = Standby(lambda: repository.git.start(*_update_ref_options()))
 
@@ -145,7 +141,7 @@ class Refs:
             if left == meant or any(update.new != update.old for update in left):
                 self._apply_healed(left, meanwhile, once_locked)
         changes = [update for update in meant if update.new != update.old]
-        if any(change.lasting for change in changes) or self._has_packed(changes):
+        if changes:
             self._flush(changes)
 
     def _left_undone(self, updates: list[Update]) -> list[Update]:
@@ -191,8 +187,6 @@ class Refs:
             done = writer.communicate()
             raise failure(self._repository, done.code, done.complaint)
         self._standby.give_back(writer)
-        if self._settle is not None:
-            self._settle()
 
     def _midway(self, once_locked: OnceLocked) -> Callable[[], object] | None:
         """Calls what is to be called in the midst of a transaction; a lock that is in the way then is healed once ours are gone.
@@ -205,14 +199,6 @@ class Refs:
         finally:
             self._is_midway = False
 
-    def _has_packed(self, changes: list[Update]) -> bool:
-        """Tells whether git may have rewritten other refs as well: packed ones, or tables, which it joins as it likes.
-
-        Packed refs it flushes, and so the names of its locks, and not that they went.
-        """
-        packed = os.path.join(self._repository.common_dir, "packed-refs")
-        return bool(changes) and (self._repository.has_reftable or disk.has_changed(packed))
-
     def _flush(self, changes: list[Update]) -> None:
         """Flushes the directories where refs have changed: git flushes what it renames, and not the new name.
 
@@ -222,18 +208,17 @@ class Refs:
         if self._repository.has_reftable:
             # The list of tables is on the disk by now: where it names one of the user's that is not, git can read no ref at all.
             place = os.path.join(common, "reftable")
-            disk.flush([place], above=[os.path.join(place, name) for name in os.listdir(place)])
+            fsync.flush([*(os.path.join(place, name) for name in os.listdir(place)), place])
             return
         if any(not change.new for change in changes):
-            disk.flush([], above=[os.path.join(common, "packed-refs"), common])  # which git writes first
+            fsync.flush([os.path.join(common, "packed-refs"), common])  # which git writes first
         names = [change.ref for change in changes]
         own = next((at for at, name in enumerate(names) if name.startswith(f"{_CHECKPOINTS}/")), len(names))
         flushed: set[str] = set()
         for lot in (names[:own], names[own:]):
-            places = {os.path.dirname(name) for name in lot} - flushed
-            above = {above for place in places for above in _above(place)} - places
-            disk.flush([os.path.join(common, place) for place in places], above=[os.path.join(common, place) for place in above])
-            flushed |= places
+            directories = {above for name in lot for above in _above(name)} - flushed
+            fsync.flush(os.path.join(common, directory) for directory in directories)
+            flushed |= directories
 
     def read(self, ref: str) -> str | None:
         """Returns the oid that a ref points to, whether its object is there or not; None where there is no such ref."""
@@ -298,10 +283,10 @@ def failure(repository: Repository, code: int, said: str) -> CkptError:
     return GitError(["update-ref"], code, said, hint="see what is in the way: git ckpt doctor" if is_barred else None)
 
 
-def _above(place: str) -> Iterator[str]:
-    """Yields the directories above one of refs, up to `refs`."""
-    while place := os.path.dirname(place):
-        yield place
+def _above(ref: str) -> Iterator[str]:
+    """Yield the directories above a ref, up to `refs`: git may have made all of them for it."""
+    while ref := os.path.dirname(ref):
+        yield ref
 
 
 def _goes(writer: Child, commands: bytes, *steps: str, patience: float = PATIENCE) -> bool:

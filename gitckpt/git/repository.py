@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 
-from gitckpt.git.command import Git, ask_version, require_git
+from gitckpt.git import fsync
+from gitckpt.git.command import DURABLE, Git, ask_version, require_git
 from gitckpt.git.files import premises
 from gitckpt.git.process import Child, ending, environment, git_executable
 from gitckpt.model import ids
@@ -148,7 +149,8 @@ class Repository:
         """
         reason = ("-m", said) if said else ()
         words = ("symbolic-ref",) if to.startswith("refs/") else ("update-ref", "--no-deref")
-        self.git.run(*options, *words, *reason, "HEAD", to)
+        self.git.run(*DURABLE, *options, *words, *reason, "HEAD", to)
+        fsync.flush([os.path.join(self.git_dir, "HEAD"), self.git_dir])  # git flushes no symbolic ref
 
     def tip_of(self, branch: str) -> str | None:
         """Returns the commit that a branch points to; "" where there is none, None where none can have such a name.

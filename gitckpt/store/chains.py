@@ -30,7 +30,7 @@ _TAIL = 4096
 """In bytes: what is asked for is nearly always the newest line, and a chain may have 100,000."""
 
 
-def extend(repository: Repository, run: str, head: str, oids: Sequence[str], *, drives: bool = False) -> tuple[list[str], list[str]]:
+def extend(repository: Repository, run: str, head: str, oids: Sequence[str], *, drives: bool = False) -> list[str]:
     """Notes documents that are about to follow the head of a run, where that was written here.
 
     What cannot be noted is recorded all the same: that somebody has to adopt a run is better than no checkpoint. The log says so.
@@ -41,7 +41,7 @@ def extend(repository: Repository, run: str, head: str, oids: Sequence[str], *, 
         drives: whether it is the driver of the run that writes, who goes on from nothing that others wrote.
 
     Returns:
-        Files that are to be on the disk before the refs move, none if nothing was noted; and directories, where they have changed lately.
+        Paths to flush before the refs move; none if nothing was noted.
 
     Raises:
         CkptError: the head was not written here, and the driver is about to extend it.
@@ -52,11 +52,11 @@ def extend(repository: Repository, run: str, head: str, oids: Sequence[str], *, 
                 f"the head of run {run} is not what was written here: somebody has moved it, by a fetch perhaps",
                 hint=f"see what came: git ckpt resume {run}",
             )
-        return [], []
+        return []
     return note(repository, run, oids)
 
 
-def note(repository: Repository, run: str, oids: Sequence[str]) -> tuple[list[str], list[str]]:
+def note(repository: Repository, run: str, oids: Sequence[str]) -> list[str]:
     """Notes documents as written or adopted here; arguments and result are those of `extend`."""
     path = _path(repository, run)
     place = os.path.dirname(path)
@@ -71,11 +71,11 @@ def note(repository: Repository, run: str, oids: Sequence[str]) -> tuple[list[st
                 raise OSError(0, "there is no room for a whole line")
     except WorktreeError as error:
         _log(repository, error.message)
-        return [], []
+        return []
     except OSError as error:
         _log(repository, f"{path} cannot be written: {error.strerror}; to go on with the run: git ckpt resume {run} --trust")
-        return [], []
-    return [path, *([place] if is_new else [])], [repository.private_dir, repository.common_dir] if is_new else []
+        return []
+    return [path, *([place, repository.private_dir, repository.common_dir] if is_new else [])]
 
 
 def knows(repository: Repository, run: str, oid: str) -> bool:

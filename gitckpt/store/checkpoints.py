@@ -74,7 +74,7 @@ class Checkpoints:
     ) -> None:
         self.repository = repository
         self.objects: Objects = open_objects(repository, adapter)
-        self.refs = Refs(repository, self._clear, self.objects.settle)
+        self.refs = Refs(repository, self._clear)
         self._index: Index | None = None
         self._ahead = [] if ahead is None else [ahead]
         self._parts: tuple[tuple[str, str], Collection[str] | None] = ("", ""), None
@@ -210,7 +210,7 @@ class Checkpoints:
             self.heads.move_up_once(run)
         commit, branch = draft.head(self.repository, self.objects) if base is None else (base, None)
         instant = self.clock()
-        recorder = partial(self._recorder.record, instant=instant)
+        recorder = partial(self._recorder.record, instant=instant, needs=self._written_for(worktree, commit))
         drafted = partial(draft.draft, head=(commit, branch), worktree=worktree)
         checkpoint_id = details["id"] if "id" in details else self.new_id()
         checkpoint, fields, data = drafted(label, state, details, checkpoint_id=checkpoint_id, instant=instant)
@@ -234,6 +234,14 @@ class Checkpoints:
         if checkpoint.id.startswith(_ONE_IN_256):
             self._pack()
         return draft.recorded(checkpoint, fields, data)
+
+    def _written_for(self, worktree: Worktree | None, commit: str) -> Sequence[str]:
+        """Return the objects that a snapshot adds to its commit, which are to be flushed before the refs move."""
+        if worktree is None or worktree.tree is None:
+            return ()
+        from gitckpt.store.snapshot import assurance
+
+        return assurance.own_objects(self.repository, worktree.tree, commit, self._captured_parts)
 
     def save(
         self,

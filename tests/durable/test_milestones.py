@@ -10,9 +10,9 @@ import pytest
 from gitckpt.durable.run.errors import Cancelled
 from gitckpt.durable.run.retry import Conduct, Retries
 from gitckpt.durable.run.run import Run
-from gitckpt.git.disk import Arrivals
+from gitckpt.git import fsync
 from gitckpt.model.checkpoint import Progress
-from gitckpt.model.errors import UsageError
+from gitckpt.model.errors import CkptError, UsageError
 from gitckpt.store.runs import timeline
 from gitckpt.store.store import Store, inside
 from tests.conftest import Checkout
@@ -73,12 +73,14 @@ def test_after_a_crash_a_phase_goes_on_from_its_newest_milestone(store: Store, c
 
 
 def test_one_for_which_the_disk_has_no_room_waits(plain: Store, main_checkout: Checkout, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Also where only the mark finds none that says what was flushed: work does not fail for that."""
     with Run.start(plain, "Add login!", adapter="plumbing") as run, monkeypatch.context() as patch:
+
+        def refuse(_: object) -> None:
+            raise CkptError("cannot flush a file to the disk: No space left on device")
 
         def stop(number: int) -> None:
             if number == 2:
-                patch.setattr(Arrivals, "_mark", lambda _: str(main_checkout.path / "gone/flushed"))
+                patch.setattr(fsync, "flush", refuse)
             elif number == 4:
                 assert run.unwritten
                 patch.undo()

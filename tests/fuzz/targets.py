@@ -81,10 +81,7 @@ class Memory:
     def write(self, items: Sequence[tuple[str, bytes]], *, flushed: bool = True) -> list[str]:
         return [self.put(kind, data) for kind, data in items]
 
-    def hold(self, names: Iterable[str], *, revs: bool = False) -> bool:
-        return True
-
-    def settle(self) -> None:
+    def flush(self, oids: Iterable[str] = (), paths: Iterable[str] = ()) -> None:
         pass
 
     def close(self) -> None:

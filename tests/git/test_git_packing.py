@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from gitckpt.git import disk
+from gitckpt.git import fsync
 from gitckpt.git.command import require_git
 from gitckpt.git.packing import count_loose, pack
 from gitckpt.git.process import GitError
@@ -198,7 +198,7 @@ class TestPack:
         self, filled: Checkout, opened: Open, version: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
     ) -> None:
         loose_then: list[int] = []
-        monkeypatch.setattr(disk, "flush", lambda paths: loose_then.append(len(loose(filled))))
+        monkeypatch.setattr(fsync, "flush", lambda paths: loose_then.append(len(loose(filled))))
         before = len(loose(filled))
         pack(opened(filled), OURS, version)
         assert loose_then[0] == before > loose_then[-1] == len(loose(filled))

@@ -266,7 +266,7 @@ class TestDurability:
         assert max(flushed.index(f"{common}/refs/keep"), flushed.index(f"{common}/refs")) < checkpoints
         flushed.clear()
         refs.update([Update("refs/checkpoints/b", head, ""), Update("refs/keep/ckpt/b", head, head)])
-        assert flushed == [f"{common}/refs/checkpoints"]
+        assert set(flushed) == {f"{common}/refs/checkpoints", f"{common}/refs"}
         refs.close()
 
     def test_the_name_of_the_packed_refs_is_flushed(self, main_checkout: Checkout, repository: Repository, flushed: list[str]) -> None:
@@ -275,12 +275,6 @@ class TestDurability:
         main_checkout.git("pack-refs", "--all", "--prune")
         apply_once(repository, [Update(A, "", head)])
         assert flushed.index(common) < flushed.index(os.path.dirname(f"{common}/{A}"))
-
-    def test_what_need_not_last_is_not_flushed(self, main_checkout: Checkout, repository: Repository, flushed: list[str]) -> None:
-        head = main_checkout.git("rev-parse", "HEAD")
-        main_checkout.git("update-ref", A, head)
-        apply_once(repository, [Update("refs/heads/main", head, head), Update(A, "", head, lasting=False)])
-        assert [flushed, main_checkout.refs("refs/checkpoints")] == [[], {}]
 
 
 class TestReftable:
@@ -333,7 +327,7 @@ class TestReftable:
     def test_tables_are_flushed_whatever_changes(self, tabled: Checkout, opened: Callable[..., Repository], flushed: list[str]) -> None:
         head = tabled.git("rev-parse", "HEAD")
         tabled.git("update-ref", "refs/keep/ckpt/a", head)
-        apply_once(opened(tabled), [Update("refs/keep/ckpt/a", "", head, lasting=False)])
+        apply_once(opened(tabled), [Update("refs/keep/ckpt/a", "", head)])
         assert str(tabled.path / ".git" / "reftable") in flushed
 
     def test_updates_are_flushed(self, tabled: Checkout, opened: Callable[..., Repository], flushes: Callable[[], int]) -> None:

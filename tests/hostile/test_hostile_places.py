@@ -196,7 +196,7 @@ def test_what_is_ours_is_for_nobody_else(plain: Store, main_checkout: Checkout, 
     run_files.replace_file(os.path.join(files.path, "input", "plan"), b"x")
     private = Path(inside(plain).repository.private_dir)
     found = [private, *private.rglob("*"), Path(files.path).parent, *Path(files.path).parent.rglob("*")]
-    assert {each.name for each in found} >= {"index.sqlite", "write.lock", "flushed", "plan"}
+    assert {each.name for each in found} >= {"index.sqlite", "write.lock", "plan"}
     assert {stat.S_IMODE(each.stat().st_mode) for each in found} == {0o700, 0o600}
 
 

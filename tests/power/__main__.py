@@ -104,8 +104,7 @@ def instants(scenario: Scenario, directory: Path, env: dict[str, str], every: in
                 left = directory / f"left-{position}-{names}"
                 played.left(left, names=names, spared=[f"{PROJECT_NAME}/.git/{name}" for name in SPARED])
                 words = "all names on the disk" if names else "only what was flushed on the disk"
-                with_notes = spoken or is_last or not scenario.git_writes_notes
-                wrong = scenarios.flaws(left / PROJECT_NAME, said, env, with_notes=with_notes)
+                wrong = scenarios.flaws(left / PROJECT_NAME, said, env)
                 yield f"after call {position} of {len(calls)}, {call.name}, {words}", wrong
                 subprocess.run(["rm", "-rf", str(left)], check=True)
     if not (said.there or said.gone or said.files):
@@ -136,7 +135,7 @@ def cut(chosen: list[Scenario], place: Path, env: dict[str, str], tries: int, se
                 moment = MOMENTS[turn % len(MOMENTS)]
                 disk.mount()
                 said, spent = _acted(disk, scenario, env, moment, chance, spent)
-                yield scenario.name, moment, _wrong(disk.top / PROJECT_NAME, said, env, scenario, is_over=moment != "meanwhile")
+                yield scenario.name, moment, _wrong(disk.top / PROJECT_NAME, said, env, is_over=moment != "meanwhile")
         finally:
             disk.unmount()
         say(f"power: disk: {scenario.name}: {count} cuts in {time.monotonic() - began:.0f} s")
@@ -170,8 +169,8 @@ def _acted(
     return said, spent
 
 
-def _wrong(project: Path, said: Acknowledged, env: dict[str, str], scenario: Scenario, *, is_over: bool) -> list[str]:
-    wrong = scenarios.flaws(project, said, env, with_notes=is_over or not scenario.git_writes_notes)
+def _wrong(project: Path, said: Acknowledged, env: dict[str, str], *, is_over: bool) -> list[str]:
+    wrong = scenarios.flaws(project, said, env)
     if is_over:
         places = [project / ".git/refs" / name for name in ("checkpoints", "ckpt", "keep", "notes")]
         wrong += [f"{path.relative_to(project)} is left" for place in places for path in place.rglob("*.lock")]

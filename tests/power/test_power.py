@@ -21,7 +21,7 @@ needs_strace = pytest.mark.skipif(not replay.can_record(), reason="needs strace,
 
 @needs_strace
 @pytest.mark.long
-@pytest.mark.parametrize("name", ["save", "commit after gc", "remove"])
+@pytest.mark.parametrize("name", ["save", "run", "remove"])
 def test_what_was_acknowledged_is_on_the_disk(name: str, tmp_path: Path) -> None:
     env = scenarios.environment(tmp_path / "home", git_executable())
     found = list(instants(SCENARIOS[name], tmp_path / "record", env, NEVER))
@@ -65,7 +65,7 @@ def test_what_git_alone_writes_is_lost(tmp_path: Path) -> None:
 
 @needs_strace
 @pytest.mark.long
-@pytest.mark.parametrize("name", ["save", "commit", "remove"])
+@pytest.mark.parametrize("name", ["save", "remove"])
 def test_what_was_acknowledged_is_in_reftables_on_the_disk(name: str, newer_git: str, tmp_path: Path) -> None:
     env = scenarios.environment(tmp_path / "home", newer_git) | {"GIT_DEFAULT_REF_FORMAT": "reftable", "GITCKPT_GIT": newer_git}
     found = list(instants(SCENARIOS[name], tmp_path / "record", env, NEVER))

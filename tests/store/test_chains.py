@@ -57,7 +57,7 @@ def test_nobody_waits_for_a_pipe_in_its_place(store: Store) -> None:
     path = os.path.join(repository.private_dir, chains.DIRECTORY, run)
     os.unlink(path)
     os.mkfifo(path)
-    assert chains.note(repository, run, [oid]) == ([], [])
+    assert chains.note(repository, run, [oid]) == []
     assert (chains.knows(repository, run, oid), chains.noted_after(repository, run, oid), chains.known(repository, run)) == (
         False,
         [],

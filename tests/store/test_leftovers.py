@@ -110,9 +110,7 @@ def test_scratch_files_are_swept_once_they_are_old(main_checkout: Checkout, monk
 
 def test_what_a_killed_process_had_half_written_is_swept(checkout: Checkout, monkeypatch: pytest.MonkeyPatch) -> None:
     with _store(checkout) as store:
-        beside = [
-            Path(inside(store).repository.git_dir, f"{kind}.123.ab") for kind in ("ckpt-file", "ckpt-gitdir", "ckpt-undo")
-        ]
+        beside = [Path(inside(store).repository.git_dir, f"{kind}.123.ab") for kind in ("ckpt-file", "ckpt-gitdir", "ckpt-undo")]
         half = [Path(inside(store).repository.common_dir, "objects", name) for name in ("tmp_objdir-bulk-fsync-x", "tmp_obj_y")]
         for path in (*beside, half[1]):
             path.write_bytes(b"x")

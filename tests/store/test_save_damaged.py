@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from gitckpt.git import disk
 from gitckpt.model.errors import CkptError, WorktreeError
 from gitckpt.store import log
 from gitckpt.store.records import layout
@@ -181,7 +180,7 @@ def test_the_safety_checkpoint_of_a_restore(main_checkout: Checkout, make_store:
 
 
 @pytest.mark.parametrize("how", ["garbage", "a directory", "a pipe", "a link to itself"])
-@pytest.mark.parametrize("name", [disk.MARK, layout.MAINTAINED])
+@pytest.mark.parametrize("name", [layout.MAINTAINED])
 def test_what_may_be_deleted_at_any_time_may_be_anything(main_checkout: Checkout, make_store: MakeStore, name: str, how: str) -> None:
     """A cut, or a disk, leaves what it likes of files that nobody flushes; a save said that this was a bug, and nothing was saved again."""
     with make_store(main_checkout) as store:

@@ -50,8 +50,8 @@ def require_parts(store: Store, checkout: Checkout, files: str) -> None:
     """What the capture says that it has written is what differs, and what it had to write anew that the commit has as well."""
     at = inside(store)
     head = checkout.head()
-    parts = at._memory.parts(head, files)
-    assert at._memory.parts(head, head) is None
+    parts = at._captured_parts(head, files)
+    assert at._captured_parts(head, head) is None
     if parts is not None:
         own = {files, *diff.own(at.repository, checkout.git("rev-parse", "HEAD^{tree}"), files)}
         assert own <= set(parts)
@@ -97,7 +97,7 @@ CHANGES: dict[str, Callable[[Checkout], object]] = {
 def test_git_is_not_asked_to_write(store: Store, checkout: Checkout, asked: Callable[[], set[str]], change: str) -> None:
     CHANGES[change](checkout)
     found = saved(store, checkout)
-    assert (inside(store)._memory.parts(checkout.head(), found) is None) == ("attributes" in change)
+    assert (inside(store)._captured_parts(checkout.head(), found) is None) == ("attributes" in change)
     # git looks at a new `.gitattributes` as at any file whose name it may refuse.
     assert asked() == ({"update-index", "write-tree"} if "attributes" in change else set())
     assert found == by_git(checkout)

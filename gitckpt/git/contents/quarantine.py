@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 
-from gitckpt.git import disk
+from gitckpt.git import fsync
 from gitckpt.git.files import premises
 from gitckpt.git.process import GitError
 
@@ -82,10 +82,10 @@ class Quarantine:
         target = os.path.join(self._objects, "pack")
         try:
             os.makedirs(target, exist_ok=True)
-            disk.flush(os.path.join(pack, name) for name in made)
+            fsync.flush(os.path.join(pack, name) for name in made)
             for name in (name for ending in _ENDINGS for name in made if name.endswith(ending)):
                 os.replace(os.path.join(pack, name), os.path.join(target, name))
-            disk.flush([target])
+            fsync.flush([target])
         except OSError as error:
             raise GitError(["update-index"], 1, f"{error.filename}: {error.strerror}") from None
 

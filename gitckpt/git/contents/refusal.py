@@ -6,7 +6,6 @@ import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
 
-from gitckpt.git.objects.anchor import is_pruned
 from gitckpt.git.process import GitError
 from gitckpt.git.worktree.complaints import failing_filters, has_hung_up, met_change, process_filters
 from gitckpt.git.worktree.index import PrivateIndex
@@ -174,7 +173,7 @@ def is_unstorable(error: GitError) -> bool:
 
 def was_pruned(error: GitError) -> bool:
     """Tells whether git failed because a `git prune` deleted what it was writing to."""
-    return is_pruned(error) and any(words in error.stderr for words in _STORING)
+    return "No such file or directory" in error.stderr and any(words in error.stderr for words in _STORING)
 
 
 def cause(error: GitError) -> str:

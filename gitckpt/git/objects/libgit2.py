@@ -11,8 +11,8 @@ import pygit2
 from pygit2.enums import ObjectType
 
 from gitckpt.git.objects import alternates
-from gitckpt.git.objects.anchor import Anchor
 from gitckpt.git.objects.encoding import OVERSIZED
+from gitckpt.git.objects.writer import ObjectWriter
 from gitckpt.git.repository import Repository
 from gitckpt.model.errors import RepositoryError, WorktreeError
 from gitckpt.model.format import budget
@@ -31,7 +31,7 @@ _SOUND = 10_000
 _NAMES = {int(kind): kind.name.lower() for kind in (ObjectType.BLOB, ObjectType.TREE, ObjectType.COMMIT, ObjectType.TAG)}
 
 
-class Libgit2(Anchor):
+class Libgit2(ObjectWriter):
     """Objects of a repository, through libgit2.
 
     Args:
@@ -90,7 +90,6 @@ class Libgit2(Anchor):
 
     def close(self) -> None:
         """See `Objects.close`."""
-        self._let_go()
         self._repo.free()
 
     def _is_spoiled(self, oid: str, stores: Sequence[str]) -> bool:

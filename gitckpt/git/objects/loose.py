@@ -30,30 +30,23 @@ _SMALL, _WINDOW, _MEMORY = 8 << 10, 13, 6
 to clear those for a large one takes twice as long as to compress a document. Whoever reads may have a window that is larger."""
 
 
-def write(repository: Repository, items: Sequence[Item], oids: Sequence[str]) -> GitError | None:
+def write(repository: Repository, items: Sequence[Item], oids: Sequence[str]) -> None:
     """Writes objects, and flushes none. Each is there whole or not at all.
 
     Args:
         items: kind and content of each.
         oids: of the same.
 
-    Returns:
-        What kept one from being written, where a prune may have: see `anchor.is_pruned`.
-
     Raises:
-        GitError: there is no place to write to.
+        GitError: one cannot be written.
     """
     top = os.path.join(repository.common_dir, "objects")
     try:
         mode = os.stat(top).st_mode
-    except OSError as error:
-        raise GitError(["write"], 1, f"{top}: {error.strerror}") from None
-    try:
         for (kind, data), oid in zip(items, oids, strict=True):
             _put(os.path.join(top, oid[:2]), oid[2:], kind, data, mode & 0o7777)
     except OSError as error:
-        return GitError(["write"], 1, f"{error.filename or top}: {error.strerror}")
-    return None
+        raise GitError(["write"], 1, f"{error.filename or top}: {error.strerror}") from None
 
 
 def _put(directory: str, name: str, kind: str, data: bytes, mode: int) -> None:

@@ -5,21 +5,19 @@ from __future__ import annotations
 import os
 import zlib
 
-from gitckpt.git.command import STREAMED
+from gitckpt.git import fsync
 from gitckpt.git.objects.encoding import object_hash, object_id
 from gitckpt.git.process import GitError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
-    from typing import BinaryIO
+    from collections.abc import Sequence
 
     from gitckpt.git.objects.port import Item
     from gitckpt.git.repository import Repository
 
 _KINDS = {"commit": 1, "tree": 2, "blob": 3}
 _TRIES = 10
-_CHUNK = 1 << 20
 _FAR = 1 << 31  # from here on, offsets are in a table of their own
 
 
@@ -50,112 +48,39 @@ def encode(objects: Sequence[Item], object_format: str, level: int = 0) -> tuple
     return whole + object_hash(object_format, whole).digest(), places
 
 
-def write(repository: Repository, items: Sequence[Item], *, keep: bool = False) -> str:
-    """Writes objects as a pack of their own, whether they are there already or not, flushed to the disk.
+def write(repository: Repository, items: Sequence[Item]) -> None:
+    """Write objects as a pack of their own, whether they exist already or not, flushed to the disk.
 
     Args:
-        items: one at least.
-        keep: whether git must not touch the pack until the file is gone that this returns the name of.
-
-    Returns:
-        The path of that file, whether it is there or not.
+        items: at least one.
 
     Raises:
-        GitError: it could not be written.
+        GitError: it cannot be written.
+        CkptError: the disk reports an error.
     """
     objects = {object_id(kind, data, repository.object_format): (kind, data) for kind, data in items}
     data, places = encode(list(objects.values()), repository.object_format, level=-1)
     index = _index(dict(zip(objects, places, strict=True)), data, repository.object_format)
     directory = os.path.join(repository.common_dir, "objects", "pack")
-    # Not named by its content: another process may write the same objects, and would take our `.keep` away with its own.
     path = os.path.join(directory, f"pack-{os.urandom(20).hex()}")
     try:
         os.makedirs(directory, exist_ok=True)
-        if keep:
-            put(f"{path}.keep", b"gitckpt %d\n" % os.getpid())
-        put(f"{path}.pack", data)
-        put(f"{path}.idx", index)  # last: by it, git finds the others
-        _flush(directory)
+        _put(f"{path}.pack", data)
+        _put(f"{path}.idx", index)  # last: by it, git finds the pack
     except OSError as error:
         raise GitError(["write"], 1, f"{error.filename or path}: {error.strerror}") from None
-    return f"{path}.keep"
+    fsync.flush([directory, os.path.dirname(directory)])
 
 
-def hold(repository: Repository, names: Iterable[str], *, keep: bool = False, revs: bool = False) -> str | None:
-    """Writes objects that are there into a pack of their own, whether they are in another one or not, flushed to the disk.
-
-    Args:
-        names: their oids; with `revs`, commits, with all that they and no commit after a `^` lead to.
-        keep: as for `write`.
-        revs: whether these are commits.
-
-    Returns:
-        As `write`; None where some of the objects are gone.
-
-    Raises:
-        GitError: the pack could not be written.
-    """
-    directory = os.path.join(repository.common_dir, "objects", "pack")
-    path = os.path.join(directory, f"pack-{os.urandom(20).hex()}")
-    scratch = repository.scratch("objects")
-    data = "".join(f"{name}\n" for name in names).encode("ascii")
-    try:
-        os.mkdir(scratch)
-        # Made elsewhere, as a `git prune` would take the unfinished file, and a repack the whole pack before it is kept.
-        words = ("pack-objects", "-q", *(["--revs"] if revs else []), os.path.join(scratch, "pack"))
-        done = repository.git.run(*STREAMED, *words, data=data, ok=(0, 128))
-        if done.code != 0:
-            return None
-        parts = {os.path.splitext(name)[1]: os.path.join(scratch, name) for name in os.listdir(scratch)}
-        if keep:
-            put(f"{path}.keep", b"gitckpt %d\n" % os.getpid())
-        for ending in (".pack", ".idx"):
-            put_file(f"{path}{ending}", parts[ending])
-        _flush(directory)
-    except OSError as error:
-        raise GitError(["pack-objects"], 1, f"{error.filename or path}: {error.strerror}") from None
-    finally:
-        _remove(scratch)
-    return f"{path}.keep"
-
-
-def _remove(directory: str) -> None:
-    try:
-        for name in os.listdir(directory):
-            os.unlink(os.path.join(directory, name))
-        os.rmdir(directory)
-    except FileNotFoundError:
-        pass
-
-
-def put(path: str, data: bytes) -> None:
-    """Writes a file below `objects`, flushed to the disk, and all at once.
-
-    Raises:
-        OSError: it cannot be written.
-    """
-    _put(path, lambda file: file.write(data))
-
-
-def put_file(path: str, source: str) -> None:
-    """Writes a file below `objects` as `put`, with the content of another one, which may be larger than the memory. Errors: as `put`."""
-
-    def copy(file: BinaryIO) -> None:
-        with open(source, "rb") as content:
-            while chunk := content.read(_CHUNK):
-                file.write(chunk)
-
-    _put(path, copy)
-
-
-def _put(path: str, write: Callable[[BinaryIO], object]) -> None:
+def _put(path: str, data: bytes) -> None:
+    """Write a file below `objects`, flushed to the disk, and all at once."""
     # Who may read the directory may read the file, as git has it where a group shares the repository.
     directory = os.path.dirname(path)
     mode = os.stat(directory).st_mode & 0o444
     for tries in range(1, _TRIES + 1):
         scratch = os.path.join(directory, f"tmp_ckpt_{os.urandom(8).hex()}")  # what a kill leaves under such a name, git deletes
         with open(os.open(scratch, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
-            write(file)
+            file.write(data)
             file.flush()
             os.fchmod(file.fileno(), mode)
             os.fsync(file.fileno())
@@ -166,14 +91,6 @@ def _put(path: str, write: Callable[[BinaryIO], object]) -> None:
                 raise
         else:
             return
-
-
-def _flush(directory: str) -> None:
-    handle = os.open(directory, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
 
 
 def _index(places: dict[str, tuple[int, int]], pack: bytes, object_format: str) -> bytes:

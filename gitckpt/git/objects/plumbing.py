@@ -2,25 +2,20 @@
 
 from __future__ import annotations
 
-from gitckpt.git.objects.anchor import Anchor
+from gitckpt.git.objects.writer import ObjectWriter
 from gitckpt.model.format import budget
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from gitckpt.git.repository import Repository
 
-
-class Plumbing(Anchor):
+class Plumbing(ObjectWriter):
     """Objects of a repository, with git's own means.
 
     Args:
         repository: any repository that git opens.
     """
-
-    def __init__(self, repository: Repository) -> None:
-        super().__init__(repository)
 
     def head(self) -> tuple[str, str | None]:
         """See `Objects.head`."""
@@ -35,5 +30,4 @@ class Plumbing(Anchor):
 
     def close(self) -> None:
         """See `Objects.close`."""
-        self._let_go()
         self._repository.cat_file.close()

@@ -70,29 +70,22 @@ if TYPE_CHECKING:
 
             Args:
                 items: each a kind ("blob", "tree", "commit") and a content; what is referred to stands before what refers to it.
-                flushed: whether they are on the disk when this returns. If not, whoever writes a ref to them flushes them before.
+                flushed: whether they are on the disk when this returns; if not, call `flush` before a ref leads to them.
 
             Raises:
                 GitError: they could not be written.
                 CkptError: the disk reports an error.
             """
 
-        def hold(self, names: Iterable[str], *, revs: bool = False) -> bool:
-            """Sees to it that no `git gc` takes what git itself has written, until `settle`; returns whether it is there.
+        def flush(self, oids: Iterable[str] = (), paths: Iterable[str] = ()) -> None:
+            """Wait until what was written without a flush is on the disk, under its name.
 
             Args:
-                names: oids, one at least; with `revs`, commits, with all that they and no commit after a `^` lead to.
-                revs: whether these are commits.
+                oids: objects that git has written, to flush as well.
+                paths: files and directories beside them.
 
             Raises:
-                GitError: it could not be held.
-            """
-
-        def settle(self) -> None:
-            """Is told that refs lead to what this thread has written: until then no `git gc` takes it, and from then on none can.
-
-            Raises:
-                GitError: a gc took it, and it could not be written anew.
+                CkptError: the disk reports an error.
             """
 
         def close(self) -> None:

@@ -14,7 +14,7 @@ import os
 import time
 import zlib
 
-from gitckpt.git import config, disk
+from gitckpt.git import config, fsync
 from gitckpt.git.files import atomic, mounts, premises
 from gitckpt.git.filesystem import names_in
 from gitckpt.git.lock import Lock
@@ -116,7 +116,7 @@ def repair(repository: Repository, path: str) -> None:
             # Where a kill leaves what maintenance knows: nobody writes this file again for long.
             scratch = os.path.join(git_dir, SCRATCH)
             atomic.write_own(os.path.join(git_dir, "gitdir"), os.fsencode(f"{dot_git}\n"), flushed=True, scratch=scratch)
-            disk.flush([git_dir])
+            fsync.flush([git_dir])
         except OSError as error:
             raise GitError(["worktree", "repair", path], 1, f"{error.filename or path}: {error.strerror}") from None
 
@@ -231,7 +231,7 @@ def flush(repository: Repository, path: str) -> None:
             kept += [path for path in paths if os.path.isfile(path) and not os.path.islink(path)]
             kept.append(place)
         places = [administration(repository), repository.common_dir, path, os.path.dirname(path)]
-        disk.flush([*kept, os.path.join(path, ".git"), *places])
+        fsync.flush([*kept, os.path.join(path, ".git"), *places])
 
 
 def is_ours(repository: Repository, git_dir: str) -> bool:
@@ -345,7 +345,7 @@ def write_head(repository: Repository, git_dir: str, said: str) -> None:
         os.replace(f"{path}.lock", path)
     except OSError as error:
         raise WorktreeError(f"cannot write {path}: {error.strerror}", hint="see what is in the way: git ckpt doctor") from None
-    disk.flush([git_dir])
+    fsync.flush([git_dir])
     if repository.has_reftable and lacks_tables(git_dir):
         _write_table(repository, git_dir, said)
 
@@ -364,7 +364,7 @@ def _write_table(repository: Repository, git_dir: str, said: str) -> None:
     ref = said.removeprefix("ref: ")
     words = ("update-ref", "--no-deref", "HEAD", said) if ref == said else ("symbolic-ref", "HEAD", ref)
     Repository(git_dir, None, repository.object_format).git.run(*words)
-    disk.flush([*(os.path.join(place, name) for name in os.listdir(place)), place, git_dir])
+    fsync.flush([*(os.path.join(place, name) for name in os.listdir(place)), place, git_dir])
 
 
 def registered(repository: Repository) -> list[tuple[str, str]]:

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 # index sparse that has entries added in intent only.
 _PLAIN = (
     *("-c", "core.splitIndex=false", "-c", "core.untrackedCache=false", "-c", "index.sparse=false"),
-    *("-c", "core.fsync=none", *NO_HOOKS),  # flushed with all that is new, before a ref leads to it
+    *("-c", "core.fsync=none,pack,pack-metadata", *NO_HOOKS),  # loose objects are flushed side by side, before a ref leads to them
     # What is larger goes into a pack, piece by piece: git holds the whole of a smaller file in memory, and 512 MB is its idea of small.
     *("-c", "core.bigFileThreshold=32m"),
 )

@@ -48,7 +48,7 @@ def note(repository: Repository, digests: Collection[str]) -> None:
     Raises:
         CkptError: they cannot be written.
     """
-    from gitckpt.git import disk
+    from gitckpt.git import fsync
 
     # The line end comes first: after a line that a power cut tore, the next digest is still whole.
     lines = "".join(f"\n{digest}" for digest in digests)
@@ -58,7 +58,7 @@ def note(repository: Repository, digests: Collection[str]) -> None:
             file.write(lines)
             file.flush()
             os.fsync(file.fileno())
-        disk.flush([repository.private_dir], above=[repository.common_dir])
+        fsync.flush([repository.private_dir, repository.common_dir])
     except OSError as error:
         raise CkptError(f"cannot write {path(repository)}: {error.strerror}") from None
 

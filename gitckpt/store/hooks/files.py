@@ -11,7 +11,7 @@ import stat
 import sys
 import tempfile
 
-from gitckpt.git import disk, leftovers
+from gitckpt.git import fsync, leftovers
 from gitckpt.git.filesystem import names_in
 from gitckpt.model.errors import RepositoryError
 from gitckpt.model.values import dataclass
@@ -279,7 +279,7 @@ def apply(changes: Sequence[FileChange], undo: ExitStack) -> None:
                 os.unlink(path)
             undo.callback(_take_back, change)
         places = {os.path.dirname(change.file.path) for change in changes}
-        disk.flush(places | {os.path.dirname(place) for place in places})  # the directory of hooks may be new
+        fsync.flush(places | {os.path.dirname(place) for place in places})  # the directory of hooks may be new
     except OSError as error:
         _refused("write", path, error)
     finally:

@@ -11,7 +11,6 @@ import time
 
 from gitckpt.git.files.reader import cuts
 from gitckpt.git.files.ref_files import plain, require_no_pipe
-from gitckpt.git.objects.anchor import gc_is_running, may_have_pruned
 from gitckpt.git.objects.encoding import oid_size, parents
 from gitckpt.git.process import GitError
 from gitckpt.git.refs import LockHeld, Update
@@ -24,7 +23,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
     from typing import TypeAlias
 
-    from gitckpt.git.objects.port import Objects
     from gitckpt.git.repository import Repository
 
     Apply: TypeAlias = Callable[[list[Update]], None]
@@ -66,36 +64,15 @@ class Line:
         self._repository = repository
         self.commit = commit
         self._passed: list[Update] = []
-        self._is_new = self._is_held = False
         ref = KEEP + commit
         there = value_of(repository, ref, again=again)
         self.update = Update(ref, commit, there, is_symbolic=there == commit and is_symbolic(repository, ref))
         if there == commit:
             return
-        self._text = _text(repository, commit)
-        self._is_new = True
-        for parent in _above(repository, commit, self._text):
+        for parent in _above(repository, commit, _text(repository, commit)):
             old = value_of(repository, KEEP + parent, again=again)
             if old == parent:
-                self._passed.append(Update(KEEP + parent, "", old, lasting=False))  # one too many does no harm
-
-    def secured(self, objects: Objects | None = None) -> Line:
-        """Returns this, once all that is new in the commit is there, and held where a gc runs that may not know of it.
-
-        Args:
-            objects: hold it until refs lead to it; None where refs do already.
-
-        Raises:
-            CkptError: something is gone.
-            GitError: it could not be held.
-        """
-        if self._is_new and not self._is_held and may_have_pruned(self._repository, self._text):
-            revs = [self.commit, *(f"^{parent}" for parent in _above(self._repository, self.commit, self._text))]
-            if gc_is_running(self._repository.common_dir):
-                self._is_held = objects.hold(revs, revs=True) if objects is not None else _pack(self._repository, revs)
-            if not self._is_held:
-                _require_present(self._repository, self.commit, revs)
-        return self
+                self._passed.append(Update(KEEP + parent, "", old))
 
     def follow_up(self, apply: Apply) -> None:
         """Drop the refs of the commit's parents.
@@ -110,8 +87,6 @@ class Line:
             path = os.path.join(self._repository.common_dir, is_there.ref)
             if not os.path.isfile(path) and not value_of(self._repository, is_there.ref):  # dropped while no checkpoint needed it
                 apply([Update(is_there.ref, is_there.new, "")])
-            if self._is_new and gc_is_running(self._repository.common_dir):  # it may have begun since
-                self.secured()
             if self._passed:
                 apply([is_there, *self._passed])
         except CkptError:
@@ -122,7 +97,7 @@ class Line:
         if self.update.is_symbolic:
             return None
         self.update = Update(self.update.ref, self.update.new, self.update.new)
-        self._passed, self._is_new = [], False
+        self._passed = []
         return self
 
     def is_as_it_was(self) -> bool:
@@ -209,26 +184,3 @@ def _text(repository: Repository, oid: str) -> bytes:
     """Returns a commit. Errors: `GitError`, which says what is wrong with it."""
     found = next(repository.cat_file.contents([oid]))
     return found[2] if found is not None else repository.git.run("cat-file", "commit", oid).out
-
-
-def _pack(repository: Repository, revs: list[str]) -> bool:
-    from gitckpt.git.objects import pack  # seldom does a gc run
-
-    return pack.hold(repository, revs, revs=True) is not None
-
-
-def _require_present(repository: Repository, commit: str, revs: list[str]) -> None:
-    """Raises a CkptError where git finds that something is missing that a commit adds to its parents."""
-    done = repository.git.run("rev-list", "--objects", "--no-object-names", "--missing=print", *revs, ok=(0, 128))
-    missing = [line[1:].decode("ascii") for line in done.out.splitlines() if line.startswith(b"?")]
-    if done.code != 0 and repository.cat_file.info(commit) is None:
-        missing = [commit]
-    if not missing:
-        return
-    from gitckpt.git.graph import partial
-
-    for oid in missing if partial.promisor(repository) is None else ():
-        raise CkptError(
-            f"the object {oid} of the commit {commit} is gone, as a git gc --prune=now takes it beside a commit",
-            hint="see what is missing: git fsck; write files again: git hash-object -w FILE; then the commit: git commit --amend",
-        )

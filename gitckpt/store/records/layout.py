@@ -125,12 +125,6 @@ def new_refs(made: Sequence[tuple[dict[str, Any], str]], head: str, kept: Update
     return updates
 
 
-def roots(fields: dict[str, Any]) -> list[str]:
-    """Returns the oids of what a checkpoint with these keys leans on: the linked commit first."""
-    files = fields.get("worktree") or {}
-    return [oid for oid in (fields["git_sha"], files.get("tree"), files.get("operation_commit")) if oid]
-
-
 def documents(repository: Repository, objects: Objects, oids: Sequence[str]) -> Iterator[tuple[str, bytes] | None]:
     """Yields kind and content of each of some objects; of many through git, which reads ahead on another processor.
 

@@ -10,7 +10,6 @@ import os
 import time
 from _thread import RLock  # `threading` would cost the hook 2 ms
 
-from gitckpt.git.disk import Arrivals
 from gitckpt.git.objects.encoding import object_id
 from gitckpt.git.process import GitError
 from gitckpt.git.refs import LockHeld, RefMoved, Update
@@ -25,7 +24,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
     from typing import Any, Protocol, TypeAlias
 
-    from gitckpt.git.disk import Due
     from gitckpt.git.objects.port import Item, Objects
     from gitckpt.git.refs import Refs
     from gitckpt.git.repository import Repository
@@ -51,7 +49,9 @@ PATIENCE = 30.0
 """How long a record is tried against other writers, in seconds."""
 
 _LINK_TRIES = 20
-_NOTHING: tuple[Sequence[str], Sequence[str]] = ((), ())
+_MANY = 64
+"""From so many objects on, they are flushed before refs are locked: other writers must not wait for that."""
+
 _WORTH_IT = 3
 """For so many links that a store has left waiting it writes notes when it is closed, however soon: for fewer it would cost too much."""
 
@@ -143,20 +143,26 @@ class Recorder:
         self._repository = repository
         self._objects = objects
         self._refs = refs
-        self._arrivals = Arrivals(repository)
         self._links = Links(repository, objects)
         self._written: dict[str, tuple[str, dict[str, Any]]] = {}
         self._barred_at = float("-inf")
         self._line: keep.Line | None = None
         self._turn = RLock()  # what it remembers belongs to one thread at a time
 
-    def record(self, proposal: Proposal, instant: int, then: Sequence[Proposal] = ()) -> None:
+    def record(
+        self,
+        proposal: Proposal,
+        instant: int,
+        then: Sequence[Proposal] = (),
+        needs: Sequence[str] = (),
+    ) -> None:
         """Writes a checkpoint, flushed to the disk.
 
         Args:
             proposal: what shall be recorded; its fields are those of the document afterwards.
             instant: now, in microseconds since the epoch.
             then: what follows it in its run, in order, in the same transaction, with its commit and files, and states of their own.
+            needs: objects that git has written for the snapshot, to flush before the refs move.
 
         Raises:
             LeaseLost: somebody else drives the run by now.
@@ -181,7 +187,7 @@ class Recorder:
                     made.append((each, each.document(made[-1][0].fields, made[-1][0].state or {})))
                 try:
                     with_links = due and attempt <= _LINK_TRIES
-                    blob = self._write(made, head, instant, with_links=with_links, again=attempt > 1)
+                    blob = self._write(made, head, instant, needs, with_links=with_links, again=attempt > 1)
                     if proposal.fields.get("run"):
                         self._written[proposal.fields["run"]] = blob, dict(made[-1][0].fields)
                     return
@@ -273,6 +279,7 @@ class Recorder:
         made: Sequence[tuple[Proposal, bytes]],
         head: str,
         instant: int,
+        needs: Sequence[str],
         *,
         with_links: bool,
         again: bool,
@@ -291,9 +298,8 @@ class Recorder:
             derived = self._links.edit(lines, instant, updates) if with_links else []
         flushed = any((new.get("worktree") or {}).get("operation") for new, _ in documents)
         roster.note(self._repository, [(new["id"], oid) for new, oid in documents], is_apart=made[0][0].is_apart, flushed=flushed)
-        roots, written = layout.roots(fields), self._objects.write([*needed, *derived], flushed=False)
-
-        guard, noted = made[0][0].guard, _NOTHING
+        self._objects.write([*needed, *derived], flushed=False)
+        guard, noted = made[0][0].guard, list[str]()
         if fields.get("run") and made[0][0].is_ours:
             from gitckpt.store import chains  # what commits outside of runs never need
 
@@ -301,17 +307,25 @@ class Recorder:
             new = [oid for _, oid in documents]
             noted = chains.extend(self._repository, fields["run"], head, new, drives=drives)
 
-        with self._arrivals.look(roots, written, fields.get("branch"), noted) as due:
-            try:
-                self._apply(updates, line, due)
-            except GitError:
-                gone = [update.new for update in updates if update.new and self._repository.cat_file.info(update.new) is None]
-                if not gone:
-                    raise
-                if (fields.get("worktree") or {}).get("tree") in gone:
-                    raise FilesPruned from None
-                self._objects.write([*needed, *derived])  # a `gc --prune=now` took them before their refs were there
-                self._apply(updates, line, due)
+        def flush() -> None:
+            self._objects.flush(needs, noted)
+
+        meanwhile: Callable[[], None] | None = flush
+        if len(needs) >= _MANY:
+            flush()
+            meanwhile = None
+        try:
+            self._apply(updates, line, meanwhile)
+        except GitError:
+            lost = self._lost(updates)
+            if not lost:
+                raise
+            if (fields.get("worktree") or {}).get("tree") in lost:
+                raise FilesPruned from None
+            self._objects.write([*needed, *derived])
+            self._apply(updates, line, meanwhile)
+        if self._lost(updates):
+            self._objects.write([*needed, *derived])
         if commit:
             self._links.recorded(len(made), instant, with_notes=with_links)
         if line is not None:
@@ -324,14 +338,14 @@ class Recorder:
         last, self._line = self._line, None
         if last is not None and last.commit == commit and not again and last.is_as_it_was():
             return last
-        return keep.Line(self._repository, commit, again=again).secured(self._objects)
+        return keep.Line(self._repository, commit, again=again)
 
-    def _apply(self, updates: list[Update], line: keep.Line | None, due: Due) -> None:
-        """Apply updates in one transaction, after what is due to be flushed; without the ref of the line where that is barred."""
-        meanwhile: Callable[[], None] | None = due.flush
-        if due.is_much:  # what others wrote: nobody shall wait for our locks meanwhile
-            due.flush()
-            meanwhile = None
+    def _lost(self, updates: Sequence[Update]) -> list[str]:
+        """Return the objects that a `git gc --prune=now` took before refs led to them."""
+        return [update.new for update in updates if update.new and self._repository.cat_file.info(update.new) is None]
+
+    def _apply(self, updates: list[Update], line: keep.Line | None, meanwhile: Callable[[], None] | None) -> None:
+        """Apply updates in one transaction; without the ref of the line where that is barred."""
         try:
             self._refs.update(updates, meanwhile)
         except (LockHeld, GitError) as error:

@@ -14,7 +14,7 @@ import os
 from collections.abc import Sequence
 from errno import EISDIR, ELOOP, ENOENT
 
-from gitckpt.git import disk
+from gitckpt.git import fsync
 from gitckpt.git.files import atomic, premises
 from gitckpt.git.lock import Lock
 from gitckpt.git.objects import diff
@@ -320,7 +320,7 @@ def _write(repository: Repository, stack: Stack) -> None:
     except OSError as error:
         hint = f"move it out of the way: mv {shell_word(path)} {shell_word(f'{path}.old')}" if error.errno == EISDIR else None
         raise WorktreeError(f"cannot write {path}: {error.strerror}", hint=hint) from None
-    disk.flush([repository.git_dir])
+    fsync.flush([repository.git_dir])
 
 
 def _path(repository: Repository) -> str:

@@ -21,7 +21,6 @@ from gitckpt.store.worktrees import ownership, scaffold
 _PRIVATE = (
     layout.DRIVER,
     "exports",
-    "flushed",
     "index",
     "intent",
     "objects",

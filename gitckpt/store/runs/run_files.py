@@ -9,7 +9,7 @@ import os
 import stat
 from collections.abc import Mapping
 
-from gitckpt.git import disk
+from gitckpt.git import fsync
 from gitckpt.git.contents import bounds
 from gitckpt.git.files import atomic, mounts, premises, regular
 from gitckpt.git.filesystem import names_in
@@ -130,8 +130,7 @@ class RunFiles:
                 _put(path, data, self.path)
                 written.append(path)
         if written:  # of what was masked in the snapshot, this is the only copy: it is on the disk, under its name, with the run
-            above = [os.path.join(self.path, INPUT), *_above(self.path)]
-            disk.flush([], above=above)
+            fsync.flush([os.path.join(self.path, INPUT), *_above(self.path)])
 
     def inputs(self) -> dict[str, bytes]:
         """Returns the copies of inputs that are there: name → content."""

@@ -9,7 +9,7 @@ import hashlib
 import json
 from typing import Any
 
-from gitckpt.git import disk
+from gitckpt.git import fsync
 from gitckpt.git.objects import diff
 from gitckpt.git.process import GitError
 from gitckpt.model import ids
@@ -110,14 +110,14 @@ def adopt(store: Checkpoints, run: str, head: str | None = None, *, by: str | No
         _note_theirs(store, run, head)  # before anything is adopted: then nobody can tell any more
     entries = store.list(Query(run=run))
     oids = [*(entry.oid for entry in reversed(entries)), *([head] if head is not None else [])]
-    files, above = chains.note(store.repository, by or run, oids)
-    if not files:
+    paths = chains.note(store.repository, by or run, oids)
+    if not paths:
         raise CkptError(f"it cannot be noted that run {run} is adopted", hint="see why: git ckpt doctor")
     if by is None:
         known = Roster.read(store.repository, [entry.id for entry in entries])
         new = [(entry.id, entry.oid) for entry in reversed(entries) if not known.has(entry.id, entry.oid)]
         roster.note(store.repository, new, is_apart=True)
-    disk.flush(files, above)
+    fsync.flush(paths)
 
 
 def _note_theirs(store: Checkpoints, run: str, head: str | None) -> None:

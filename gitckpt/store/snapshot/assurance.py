@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from gitckpt.store.snapshot.wholeness import Parts
 
 _ATTEMPTS = 10
-_TORN = 3
-"""So many snapshots may lack something once they are recorded, though what could be done about it was."""
+_CAPTURES = 2
+"""How often files are captured while a `git gc --prune=now` takes their objects: git's own commits fail there, too."""
 
 
 def recorded(
@@ -41,7 +41,7 @@ def recorded(
         parts: likewise.
 
     Raises:
-        BusyError: HEAD moved, objects of the snapshot vanished, or the private directory was deleted, each time.
+        BusyError: HEAD moved or the private directory was deleted each time, or objects of the snapshot vanished twice.
         WorktreeError: an object is damaged, and no file has its content.
     """
     torn = 0
@@ -50,7 +50,12 @@ def recorded(
     for remaining in reversed(range(_ATTEMPTS)):
         try:
             checkpoint = attempt()
-        except (FilesPruned, capture.Moved):
+        except capture.Moved:
+            continue
+        except FilesPruned:
+            torn += 1
+            if torn == _CAPTURES:
+                raise
             continue
         except IndexGone:  # anybody may delete what is derived, and may do so again
             if not remaining:
@@ -70,9 +75,21 @@ def recorded(
         remove([checkpoint.id])
         reason = found
         torn += 1
-        if torn == _TORN:
+        if torn == _CAPTURES:
             break
     raise reason
+
+
+def own_objects(repository: Repository, tree: str, commit: str, parts: Parts) -> list[str]:
+    """Return the objects that a snapshot adds to its commit; none where a tree is gone, which is noticed later.
+
+    Args:
+        repository: seen from the worktree that was captured.
+        tree: the snapshot.
+        commit: the linked commit; "" for none.
+        parts: as for `wholeness.own_objects`.
+    """
+    return sorted(wholeness.own_objects(repository, tree, commit, parts) or ())
 
 
 def failure(

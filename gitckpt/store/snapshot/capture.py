@@ -21,7 +21,7 @@ from gitckpt.model.errors import WorktreeError
 from gitckpt.model.names import quoted
 from gitckpt.model.values import dataclass, field, replace
 from gitckpt.store.records.recorder import FilesPruned
-from gitckpt.store.snapshot import manifest, wholeness
+from gitckpt.store.snapshot import manifest
 from gitckpt.store.snapshot.limits import Limits, size_text
 from gitckpt.store.snapshot.status import Survey, Surveyor, leading_to
 
@@ -121,8 +121,6 @@ def capture(index: PrivateIndex, objects: Objects, commit: str, limits: Limits) 
             found = capture_in(index, objects, commit, limits)
     except DeadlinePassed:
         return Captured(Worktree(dirty=True, degraded=f"capturing the files took more than {limits.timeout:g} seconds"), "")
-    if found.worktree.tree is not None and not wholeness.hold(index.repository, objects, found.worktree.tree, commit):
-        raise FilesPruned
     return found
 
 

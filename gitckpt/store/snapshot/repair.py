@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import re
 
-from gitckpt.git import damage
+from gitckpt.git import damage, fsync
 from gitckpt.git.objects.encoding import DIRECTORY, GITLINK, MalformedTree, decode_tree, object_id
 from gitckpt.model.errors import CkptError, WorktreeError
 from gitckpt.model.names import quoted
@@ -111,6 +111,7 @@ def _write_file(repository: Repository, objects: Objects, oid: str, path: bytes)
         return False
     damage.move_aside(repository, oid)
     repository.git.run(*words, "-w", data=data)
+    fsync.flush(fsync.object_paths(repository.common_dir, [oid]))
     return True
 
 

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from gitckpt.git import damage
-from gitckpt.git.objects import diff, pack
-from gitckpt.git.objects.anchor import gc_is_running
+from gitckpt.git.objects import diff
 from gitckpt.git.objects.encoding import DIRECTORY, Entries, MalformedTree, decode_tree
 from gitckpt.git.process import GitError
 from gitckpt.git.repository import Repository
@@ -16,7 +15,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator
 
-    from gitckpt.git.objects.port import Objects
     from gitckpt.model.checkpoint import Checkpoint
 
     Parts = Callable[[str, str], Collection[str] | None]
@@ -25,39 +23,21 @@ if TYPE_CHECKING:
 def is_whole(repository: Repository, checkpoint: Checkpoint, parts: Parts = lambda _commit, _files: None) -> bool:
     """Tells whether the objects of a checkpoint's snapshot are there, and are what they should be.
 
-    Until its ref is written, a `gc --prune=now` can take them; while one runs that may not know of the ref, they are packed. Those that
-    were there before may be damaged. Only what the linked commit does not hold is looked at, and that its submodules have checkpoints.
+    Until its ref is written, a `gc --prune=now` can take them; those that were there before may be damaged. Only what the
+    linked commit does not hold is looked at, and that its submodules have checkpoints.
 
     Args:
         checkpoint: was recorded just now.
-        parts: as for `_own_objects`.
+        parts: as for `own_objects`.
     """
     for one in checkpoint.worktree.submodules if checkpoint.worktree is not None else ():
         if not modules.is_held(repository, modules.unquoted(one.path), layout.CHECKPOINTS + one.checkpoint):
             return False  # whoever removed the last one that named it was faster
-    own = _own_objects(repository, checkpoint.tree, checkpoint.git_sha, parts) if checkpoint.tree is not None else set()
-    if own is None:
-        return False
-    # In this order: a gc that is over by the first question has deleted all it will by the second.
-    if own and gc_is_running(repository.common_dir) and pack.hold(repository, own) is None:
-        return False
-    return not damage.unreadable(repository, list(own))
+    own = own_objects(repository, checkpoint.tree, checkpoint.git_sha, parts) if checkpoint.tree is not None else set()
+    return own is not None and not damage.unreadable(repository, list(own))
 
 
-def hold(repository: Repository, objects: Objects, tree: str, commit: str) -> bool:
-    """Sees to it that no `git gc` takes what a capture has written, until refs lead to it; tells whether all of it is still there.
-
-    Args:
-        tree: the snapshot.
-        commit: the one that it was compared with; "" for none.
-    """
-    if not gc_is_running(repository.common_dir):
-        return True
-    own = _own_objects(repository, tree, commit)
-    return own is not None and objects.hold(own)
-
-
-def _own_objects(repository: Repository, tree: str, commit: str, parts: Parts = lambda _commit, _files: None) -> set[str] | None:
+def own_objects(repository: Repository, tree: str, commit: str, parts: Parts = lambda _commit, _files: None) -> set[str] | None:
     """Returns the objects of a snapshot that its linked commit does not hold; None where some cannot be read.
 
     Args:

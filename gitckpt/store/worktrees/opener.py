@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping
 
-from gitckpt.git import config
+from gitckpt.git import config, fsync
 from gitckpt.git.command import NO_HOOKS
 from gitckpt.git.contents import unfiltered
 from gitckpt.git.files import premises
@@ -335,7 +335,9 @@ def _empty_commit(repository: Repository) -> str:
     tree = repository.git.run("mktree").out.decode("ascii").strip()
     who = {f"GIT_{role}_{what}": value for role in ("AUTHOR", "COMMITTER") for what, value in (("NAME", "gitckpt"), ("EMAIL", "gitckpt"))}
     done = repository.git.run("commit-tree", tree, "-m", "empty", env=who)
-    return done.out.decode("ascii").strip()
+    commit = done.out.decode("ascii").strip()
+    fsync.flush(fsync.object_paths(repository.common_dir, [tree, commit]))
+    return commit
 
 
 def _start_head(made: Repository, wish: Wish) -> None:
