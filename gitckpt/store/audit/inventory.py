@@ -8,8 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from operator import itemgetter
 
-from gitckpt.git.files.order import in_packs
-from gitckpt.git.files.ref_files import in_parts, require_no_pipes
+from gitckpt.git.files.ref_files import require_no_pipes
 from gitckpt.git.graph import kinds
 from gitckpt.git.repository import EMPTIED, Repository
 from gitckpt.model import ids
@@ -164,11 +163,8 @@ def list_refs(repository: Repository, take: Callable[[str, str, str], object] = 
             take(oid, ref, target)
 
     require_no_pipes(repository)  # git would wait for them
-    *parts, last = in_parts(repository, layout.OWN[0])
-    itself = f"{layout.OWN[0][:-1]}[{layout.OWN[0][-1]}]"  # a ref of that name, and none below it
-    complaint = ""
-    for patterns in (*([part] for part in parts), [last, *([itself] if parts else []), *layout.OWN[1:], layout.NOTES]):
-        complaint += repository.git.each_line("for-each-ref", "--format=%(objectname) %(refname) %(symref)", *patterns, take=look).complaint
+    fields = "%(objectname) %(refname) %(symref)"
+    complaint = repository.git.each_line("for-each-ref", f"--format={fields}", *layout.OWN, layout.NOTES, take=look).complaint
     return Listing(digest.digest(), complaint, barring)
 
 
@@ -205,7 +201,7 @@ def gather(store: Checkpoints) -> Evidence:
 def _read(store: Checkpoints, evidence: Evidence) -> None:
     """Reads all documents, as they lie in their packs; what is wrong with some is told in the order of their ids."""
     table, reader = evidence.table, PlainReader()
-    order = in_packs(store.repository, *table.oids())
+    order = range(len(table))
     faults: list[tuple[int, InvalidCheckpoint, bool]] = []
     for at, read in zip(order, layout.documents(store.repository, store.objects, Oids(table, order)), strict=True):
         name = table.id(at)
