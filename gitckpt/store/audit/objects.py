@@ -21,8 +21,8 @@ from gitckpt.model.format import budget
 from gitckpt.model.names import shell_word
 from gitckpt.model.values import dataclass
 from gitckpt.store.audit.inventory import KINDS, Evidence
-from gitckpt.store.audit.ledger.table import SheetRow
 from gitckpt.store.audit.repairable import Flaw, lasting
+from gitckpt.store.audit.table import SheetRow
 from gitckpt.store.checkpoints import Checkpoints
 from gitckpt.store.records import layout
 from gitckpt.store.snapshot import manifest

@@ -14,8 +14,8 @@ from gitckpt.model import ids
 from gitckpt.model.finding import Finding
 from gitckpt.model.names import shell_word
 from gitckpt.store.audit.inventory import KINDS, Evidence, Linked
-from gitckpt.store.audit.ledger.table import SheetRow
 from gitckpt.store.audit.repairable import Flaw, lasting, mendable
+from gitckpt.store.audit.table import SheetRow
 from gitckpt.store.records import keep, layout
 from gitckpt.store.roster import Roster
 from gitckpt.store.submodules import keeper

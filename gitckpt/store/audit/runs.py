@@ -11,8 +11,8 @@ from gitckpt.model.errors import InvalidCheckpoint, NewerCheckpoint
 from gitckpt.model.readers import codec
 from gitckpt.model.values import dataclass
 from gitckpt.store.audit.inventory import Evidence
-from gitckpt.store.audit.ledger.table import SheetRow
 from gitckpt.store.audit.repairable import Flaw, lasting, mendable
+from gitckpt.store.audit.table import SheetRow
 from gitckpt.store.checkpoints import Checkpoints
 from gitckpt.store.records import keep, layout
 from gitckpt.store.records.removal import remover

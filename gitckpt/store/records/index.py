@@ -117,10 +117,6 @@ class Index:
         (total, *_), *rows = self._ask(entry.SIZES)
         return total, {run: (count, ids.from_bytes(id_), oid.hex()) for count, run, id_, oid, _ in rows}
 
-    def audited(self, take: Callable[[Iterable[tuple[Any, ...]]], object]) -> None:
-        """Has each row looked at, in any order, with the columns `entry.AUDITED`; anew from the first one where the file is damaged."""
-        self._ask(f"SELECT {', '.join(entry.AUDITED)} FROM entry", take=take)  # noqa: S608 - fixed parts only
-
     def linked(self, commits: Sequence[str]) -> Iterator[tuple[str, str, str, str]]:
         """Yields the commit, and id, phase and timestamp of each checkpoint that is linked to one of some commits, the oldest first."""
         for commit, key, phase, written, time in self._ask(entry.LINKED, [json.dumps(commits)]):
