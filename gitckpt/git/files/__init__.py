@@ -1,7 +1,6 @@
 """What git keeps in files, read and written without a process where that is plain; and files that anybody may have made.
 
 Doors:
-    reader: what refs mean and objects hold, where no git has to be asked.
     ref_files: refs as the files that they are.
     regular: files that a branch may have brought along.
     atomic: a file written whole or not at all.
