@@ -18,7 +18,7 @@ from gitckpt.git.process import git_executable
 from gitckpt.model.checkpoint import Checkpoint, Submodule, Worktree
 from gitckpt.store.records import entry
 from gitckpt.store.records.entry import Query
-from gitckpt.store.records.rows import tables
+from gitckpt.store.records.rows import sync, tables
 from gitckpt.store.store import Store, inside
 from tests.conftest import Checkout
 from tests.store.conftest import MakeStore, nth
@@ -281,3 +281,21 @@ def test_rows_are_made_anew_where_the_reader_is_another_one(plain: Store) -> Non
     rows = [entry.row(one, "4" * 40) for one in (rich, plainest)]
     found = hashlib.blake2b(repr(rows).encode(), digest_size=8).hexdigest()
     assert (tables._READER, found) == (1, "bcefb0aa99db7308")
+
+
+def test_refs_that_take_long_to_list_are_waited_for(plain: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Then they are listed once, and not at each question until their times can be relied on."""
+    monkeypatch.setattr(sync, "_LARGE", 0)
+    plain.record("a-complete", {})
+    plain.list()
+    plain.record("b-complete", {})
+    listings: list[object] = []
+    really = inside(plain).refs.list
+
+    def counting(*patterns: str, **fields: str) -> bytes:
+        listings.append(patterns)
+        return really(*patterns, **fields)
+
+    monkeypatch.setattr(inside(plain).refs, "list", counting)
+    assert [len(plain.list()) for _ in range(3)] == [2, 2, 2]
+    assert len(listings) == 1

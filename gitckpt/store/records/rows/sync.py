@@ -7,6 +7,7 @@ have no row yet are read in portions: a kill leaves what was done, and two proce
 from __future__ import annotations
 
 import hashlib
+import time
 from functools import partial
 
 from gitckpt.git.files import refs_stat
@@ -31,6 +32,12 @@ if TYPE_CHECKING:
 _PORTION = 20_000
 """So many documents are read at once, while nobody else can write: that takes less time than others wait (`tables.PATIENCE`)."""
 
+_LARGE = 4 << 20
+"""In bytes, of a listing: to make another one takes longer than to wait until times of files can be relied on."""
+
+_MOMENT = 0.06
+"""In seconds: until they can, where they are fine (`refs_stat`)."""
+
 _DIRECTORY = layout.CHECKPOINTS.rstrip("/")
 
 
@@ -46,6 +53,7 @@ class Sync:
         self._objects = objects
         self._refs = refs
         self._progress = progress
+        self._has_many = False
 
     def bring_up(self, connection: sqlite3.Connection) -> None:
         """Bring the tables up to the refs, and leave a transaction open in which they agree.
@@ -53,6 +61,9 @@ class Sync:
         Another process may see other refs. The caller commits.
         """
         state = refs_stat.look(self._repository, _DIRECTORY)
+        if self._has_many and None in (state.packed, state.loose):
+            time.sleep(_MOMENT)
+            state = refs_stat.look(self._repository, _DIRECTORY)
         connection.execute("BEGIN")
         if not _is_of(connection, state):
             connection.rollback()
@@ -67,6 +78,7 @@ class Sync:
         listing = self._refs.list(_DIRECTORY, fields="%(objectname) %(refname) %(symref)")
         if listing.count(b" \n") < listing.count(b"\n"):  # what a symbolic ref leads to changes elsewhere
             state = State(None, None)
+        self._has_many = len(listing) > _LARGE
         digest = hashlib.blake2b(listing).hexdigest()
         connection.execute("BEGIN IMMEDIATE")
         if tables.noted(connection).get("digest") != digest:
