@@ -145,7 +145,6 @@ def _here() -> Repository:
     Raises:
         RepositoryError: it is somebody else's, and git refuses it.
     """
-    from gitckpt.git.files.reader import FileLookup
     from gitckpt.git.repository import Repository, discover
 
     git_dir = os.environ.get("GIT_DIR", "")
@@ -157,9 +156,7 @@ def _here() -> Repository:
     elif os.path.islink(git_dir):  # as git-annex makes it in a linked worktree
         git_dir = os.path.realpath(git_dir)
     if os.path.isfile(os.path.join(git_dir, "HEAD")):
-        repository = Repository(os.path.abspath(git_dir), None)
-        repository.cat_file = FileLookup(repository)
-        return repository
+        return Repository(os.path.abspath(git_dir), None)
     return discover()
 
 
@@ -319,7 +316,6 @@ def keep_up(repository: Repository, settle: Callable[[], None]) -> None:
 
     Where history is cut off, `settle` has refs keep what is below, as a gc may be the next command. What fails is said, and in the log.
     """
-    from gitckpt.git.files.reader import cuts
     from gitckpt.store.records import layout
 
     try:
@@ -328,7 +324,7 @@ def keep_up(repository: Repository, settle: Callable[[], None]) -> None:
 
             maintenance.expect(repository)
         elif _wants_maintenance(repository):
-            if cuts(repository):
+            if repository.cuts():
                 settle()
             _start_maintenance(repository)
     except (CkptError, OSError) as error:

@@ -58,7 +58,7 @@ LAYERS = tuple(
 FOLDERS = tuple(
     words(line)
     for line in """
-    model.format git.objects store.records.rows store.audit.ledger
+    model.format git.objects store.records.rows
     git.files store.records.removal
     git.graph git.notes git.worktree
     git.contents

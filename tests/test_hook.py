@@ -30,8 +30,8 @@ from tests.conftest import Checkout
 
 OWN = {
     *("gitckpt", "gitckpt.hook"),
-    *(f"gitckpt.git{name}" for name in ("", ".command", ".fsync", ".lock", ".process", ".refs", ".repository")),
-    *(f"gitckpt.git.files{name}" for name in ("", ".premises", ".reader", ".ref_files")),
+    *(f"gitckpt.git{name}" for name in ("", ".catfile", ".command", ".fsync", ".lock", ".process", ".refs", ".repository")),
+    *(f"gitckpt.git.files{name}" for name in ("", ".premises", ".ref_files")),
     *(f"gitckpt.git.objects{name}" for name in ("", ".encoding", ".loose", ".plumbing", ".writer")),
     *(f"gitckpt.model{name}" for name in ("", ".errors", ".ids", ".times", ".toml")),
     *(f"gitckpt.model.format{name}" for name in ("", ".budget", ".document", ".note")),

@@ -40,7 +40,11 @@ class CatFile:
         self._standby = Standby(lambda: git.start("cat-file", "--batch-command"))
 
     def info(self, name: str) -> tuple[str, str, int] | None:
-        """See `Lookup.info`."""
+        """Return oid, kind and size of what `name` means; None where there is no such thing, or the name is ambiguous.
+
+        Args:
+            name: an oid, or a full ref name, or `<ref>:<path>`; without line breaks.
+        """
         child = self._standby.take()
         try:
             _ask(child, f"info {name}\n".encode("utf-8", "surrogateescape"))
@@ -56,7 +60,7 @@ class CatFile:
         return _header(line)
 
     def known(self, oids: Sequence[str]) -> list[str]:
-        """See `Lookup.known`."""
+        """Return those of some objects, given by full oids, that are there, whether they can be read or not."""
         found = []
         requests = [f"info {oid}\n".encode("ascii") for oid in oids]
         done = 0
@@ -81,7 +85,13 @@ class CatFile:
         return found
 
     def contents(self, names: Sequence[str], most: int | None = None) -> Iterator[tuple[str, str, bytes] | None]:
-        """See `Lookup.contents`."""
+        """Yield oid, kind and content for each name, in order; None for one that is missing or damaged.
+
+        Args:
+            names: as for `info`.
+            most: of how many bytes an object may be; a larger one is of the kind `encoding.OVERSIZED`, without its content. None for
+                any size.
+        """
         if len(names) < _MANY:
             yield from self._one_by_one(names, most)
             return

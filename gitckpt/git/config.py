@@ -7,7 +7,7 @@ import time
 
 from gitckpt.git import fsync
 from gitckpt.git.command import Git
-from gitckpt.git.files import validity
+from gitckpt.git.files import refs_stat
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -142,7 +142,7 @@ def _stamp(path: str, now: int | None = None) -> str | None:
         return ""
     except (OSError, ValueError):
         return None
-    return validity.stamp(status, now)
+    return refs_stat.stamp(status, now)
 
 
 def _variables() -> dict[str, str]:

@@ -310,11 +310,6 @@ class Child:
         self.has_ended = self.has_ended or ended
         return not ended
 
-    @property
-    def is_open(self) -> bool:
-        """Whether it can still be written to."""
-        return self.stdin >= 0
-
     def stop(self) -> None:
         """Ends it now; a process forked from ours may still hold its pipes open, so that closing ours would not do."""
         self.terminate()

@@ -21,16 +21,11 @@ if TYPE_CHECKING:
     from gitckpt.git.process import Child
     from gitckpt.git.repository import Repository
 
-    OnceLocked = Callable[[], Callable[[], object] | None]
-
 LOCK_TIMEOUT_MS = 2000
 """How long git waits for somebody else's `.lock` file."""
 
 PATIENCE = 30.0
 """After how many seconds without an answer git is told that there is no more to come: its answer may be lost, and it would wait for us."""
-
-_LOCKED_AT_LEAST = 1000
-"""So many refs are locked in that time, or the disk does not answer: 30 ms for each."""
 
 _PATIENCE = 20.0  # seconds; a million refs are listed in three
 
@@ -99,15 +94,9 @@ class Refs:
     def __init__(self, repository: Repository, heal: Callable[[str], bool] | None = None) -> None:
         self._repository = repository
         self._heal = heal
-        self._is_midway = False
         self._standby = Standby(lambda: repository.git.start(*_update_ref_options()))
 
-    def update(
-        self,
-        updates: Iterable[Update],
-        meanwhile: Callable[[], None] | None = None,
-        once_locked: OnceLocked | None = None,
-    ) -> None:
+    def update(self, updates: Iterable[Update], meanwhile: Callable[[], None] | None = None) -> None:
         """Applies all updates in one transaction, in this order; when this returns, they are on the disk.
 
         On the files backend a kill, a power cut or a full disk in between leaves the first ones done: the order is the safety. Where git
@@ -118,9 +107,6 @@ class Refs:
             updates: what is to change.
             meanwhile: flushes what the refs point to, while git flushes its locks with the new values; nothing is done before it
                 returns, nor where it raises. It is called again where git was killed.
-            once_locked: is called when all of them are locked and have the values that they must have, before the first one is done;
-                nothing is done where it raises. It may update other refs, but not of a reftable, which is locked as a whole. It is
-                called again where git was killed, be it that some are done by then. What it returns is called while git does them.
 
         Raises:
             CkptError: the disk reports an error; they were applied, and may be gone after a power cut.
@@ -130,7 +116,7 @@ class Refs:
         """
         meant = list(updates)
         try:
-            self._apply_healed(meant, meanwhile, once_locked)
+            self._apply_healed(meant, meanwhile)
         except GitError as error:
             # What git says at its end where its answers were lost; and where a ref could not get its name, when others had theirs.
             if error.code > 0 and not any(words in error.stderr for words in ("write failure", "couldn't set '")):
@@ -139,7 +125,7 @@ class Refs:
             if left == meant and error.code > 0 and "write failure" not in error.stderr:
                 raise
             if left == meant or any(update.new != update.old for update in left):
-                self._apply_healed(left, meanwhile, once_locked)
+                self._apply_healed(left, meanwhile)
         changes = [update for update in meant if update.new != update.old]
         if changes:
             self._flush(changes)
@@ -149,35 +135,24 @@ class Refs:
         values = dict(self.each())
         return [update for update in updates if update.new == update.old or values.get(update.ref, "") != update.new]
 
-    def _apply_healed(self, updates: list[Update], meanwhile: Callable[[], None] | None, once_locked: OnceLocked | None) -> None:
+    def _apply_healed(self, updates: list[Update], meanwhile: Callable[[], None] | None) -> None:
         try:
-            self._apply(updates, meanwhile, once_locked)
+            self._apply(updates, meanwhile)
         except LockHeld as error:
-            if self._is_midway or self._heal is None or not self._heal(error.path):
+            if self._heal is None or not self._heal(error.path):
                 raise
-            self._apply(updates, meanwhile, once_locked)
+            self._apply(updates, meanwhile)
 
-    def _apply(self, updates: list[Update], meanwhile: Callable[[], None] | None, once_locked: OnceLocked | None) -> None:
+    def _apply(self, updates: list[Update], meanwhile: Callable[[], None] | None) -> None:
         commands = b"start\0" + "".join(update.command() for update in updates).encode("utf-8", "surrogateescape")
         writer = self._standby.take()
         try:
-            if meanwhile is None and once_locked is None:
+            if meanwhile is None:
                 committed = _goes(writer, commands + b"commit\0", "start", "commit")
             else:
                 writer.write(commands + b"prepare\0")
-                if meanwhile is not None:
-                    meanwhile()  # git may still be at it afterwards: where it fails, it never reads what comes then
-                if once_locked is None:
-                    committed = _goes(writer, b"commit\0", "start", "prepare", "commit")
-                else:
-                    patience = PATIENCE * max(len(updates) / _LOCKED_AT_LEAST, 1)
-                    committed = _goes(writer, b"", "start", "prepare", patience=patience) and writer.is_open
-                    if committed:
-                        while_done = self._midway(once_locked)
-                        writer.write(b"commit\0")
-                        if while_done is not None:
-                            while_done()
-                        committed = _goes(writer, b"", "commit")
+                meanwhile()  # git may still be at it afterwards: where it fails, it never reads what comes then
+                committed = _goes(writer, b"commit\0", "start", "prepare", "commit")
         except BrokenPipeError:
             committed = False
         except BaseException:
@@ -187,17 +162,6 @@ class Refs:
             done = writer.communicate()
             raise failure(self._repository, done.code, done.complaint)
         self._standby.give_back(writer)
-
-    def _midway(self, once_locked: OnceLocked) -> Callable[[], object] | None:
-        """Calls what is to be called in the midst of a transaction; a lock that is in the way then is healed once ours are gone.
-
-        By then they are as old as one that was left, and so is the git that made them, which waits for us.
-        """
-        self._is_midway = True
-        try:
-            return once_locked()
-        finally:
-            self._is_midway = False
 
     def _flush(self, changes: list[Update]) -> None:
         """Flushes the directories where refs have changed: git flushes what it renames, and not the new name.
@@ -289,10 +253,10 @@ def _above(ref: str) -> Iterator[str]:
         yield ref
 
 
-def _goes(writer: Child, commands: bytes, *steps: str, patience: float = PATIENCE) -> bool:
+def _goes(writer: Child, commands: bytes, *steps: str) -> bool:
     """Has git do what the commands say, and tells whether it confirms each step."""
     writer.write(commands)
-    return all(writer.read_line(patience) == f"{step}: ok".encode("ascii") for step in steps)
+    return all(writer.read_line(PATIENCE) == f"{step}: ok".encode("ascii") for step in steps)
 
 
 def _update_ref_options() -> tuple[str, ...]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 
 from gitckpt.git import fsync
+from gitckpt.git.catfile import CatFile
 from gitckpt.git.command import DURABLE, Git, ask_version, require_git
 from gitckpt.git.files import premises
 from gitckpt.git.process import Child, ending, environment, git_executable
@@ -16,7 +17,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from typing import TypeAlias
 
-    from gitckpt.git.objects.port import Lookup
     from gitckpt.git.process import Completed
 
     ConfigEntries: TypeAlias = list[tuple[str, str, str]]
@@ -44,6 +44,7 @@ class Repository:
         worktree: absolute path of the top of this worktree; None in a bare repository or inside a git directory.
         object_format: "sha1" or "sha256".
         git: calls git here.
+        cat_file: reads refs and objects here, through one long-lived process that the first question starts.
         main: the top of the main worktree, in a tuple once `administration.main_worktree` has found it, or that there is none.
         configuration: what `config` has read of git's, and what tells whether it is as it was; None before, and where nothing would tell.
     """
@@ -54,22 +55,9 @@ class Repository:
         self.worktree = worktree
         self.object_format = object_format
         self.git = Git(git_dir, worktree)
-        self._lookups: list[Lookup] = []
+        self.cat_file = CatFile(self.git)
         self.main: tuple[str | None] | None = None
         self.configuration: tuple[ConfigEntries, Stamps] | None = None
-
-    @property
-    def cat_file(self) -> Lookup:
-        """Reads refs and objects here; through one long-lived process, unless somebody has set another way."""
-        if not self._lookups:
-            from gitckpt.git.catfile import CatFile  # the hook reads files, and seldom has to ask git
-
-            self._lookups.append(CatFile(self.git))
-        return self._lookups[0]  # the same for two threads that come first
-
-    @cat_file.setter
-    def cat_file(self, lookup: Lookup) -> None:
-        self._lookups[:] = [lookup]
 
     @property
     def is_linked(self) -> bool:
@@ -80,6 +68,17 @@ class Repository:
     def has_reftable(self) -> bool:
         """Whether refs are kept in reftables rather than in files."""
         return os.path.isdir(f"{self.common_dir}/reftable")
+
+    def cuts(self) -> bytes:
+        """Return what `shallow` and `info/grafts` say: git, a gc too, takes the commits there to have other parents."""
+        contents = []
+        for name in ("shallow", "info/grafts"):
+            try:
+                with open(os.path.join(self.common_dir, name), "rb") as file:
+                    contents.append(file.read())
+            except OSError:  # mostly there is none
+                continue
+        return b"".join(contents)
 
     @property
     def private_dir(self) -> str:
@@ -251,8 +250,7 @@ class Repository:
 
     def close(self) -> None:
         """Ends the long-lived process."""
-        for lookup in self._lookups:
-            lookup.close()
+        self.cat_file.close()
 
 
 _WHICH = ("GIT_DIR", "GIT_WORK_TREE", "GIT_COMMON_DIR")

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from gitckpt.git import config
-from gitckpt.git.files import validity
+from gitckpt.git.files import refs_stat
 from gitckpt.git.graph.partial import promisor
 from gitckpt.git.process import Completed, GitError
 from gitckpt.git.repository import Repository, discover
@@ -120,7 +120,7 @@ class TestKnown:
         return Changes(checkout, sealed, monkeypatch)
 
     def test_what_is_known_is_what_git_says(self, changes: Changes, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(validity, "_FINELY_SETTLED", 2 * 10**7)
+        monkeypatch.setattr(refs_stat, "_FINELY_SETTLED", 2 * 10**7)
         repository, chance, told = discover(str(changes.checkout.path)), random.Random(20261125), []
         kinds = [name for name in vars(Changes) if not name.startswith("_")]
         for number in range(60):

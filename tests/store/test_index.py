@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from gitckpt.store.records.entry import Entry, Query, of_audited
+from gitckpt.store.records.entry import Query
 from gitckpt.store.records.index import Index
 from gitckpt.store.records.rows import tables
 from gitckpt.store.store import Store, inside
@@ -297,8 +297,3 @@ class TestWhatItAnswers:
         index.refresh()
         assert index.commits() is None
         assert [problem.ref for problem in index.problems()] == [f"refs/checkpoints/{nth(9)}"]
-
-    def test_every_row_is_looked_at(self, index: Index) -> None:
-        seen: list[Entry] = []
-        index.audited(lambda rows: seen.extend(map(of_audited, rows)))
-        assert sorted(seen, key=lambda one: one.id) == sorted(index.select(), key=lambda one: one.id)

@@ -9,11 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from gitckpt.model import ids
 from gitckpt.store.records.entry import Query
 from gitckpt.store.records.index import FILE, Index
-from gitckpt.store.records.rows import intake as module
-from gitckpt.store.records.rows import tables
+from gitckpt.store.records.rows import sync as module
 from gitckpt.store.store import Store, inside
 from tests.conftest import Checkout
 from tests.store.conftest import nth
@@ -78,13 +76,6 @@ def rows_of(path: Path) -> list[tuple[object, ...]]:
     return found
 
 
-def orders_of(path: Path) -> set[str]:
-    with sqlite3.connect(path) as connection:
-        found = {name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'index' AND sql IS NOT NULL")}
-    connection.close()
-    return found
-
-
 def file_of(store: Store) -> Path:
     return Path(inside(store).repository.private_dir, FILE)
 
@@ -110,8 +101,7 @@ def test_a_kill_leaves_what_was_done_and_the_next_one_does_the_rest(five: Store,
     whole = opened(five, [])
     whole.select()
     whole.close()
-    rows, orders = rows_of(file_of(five)), orders_of(file_of(five))
-    assert len(orders) == 7
+    rows = rows_of(file_of(five))
     for at in range(1, 5):
         monkeypatch.setattr(module, "_PORTION", 1)
         for path in file_of(five).parent.glob("index.sqlite*"):
@@ -133,7 +123,7 @@ def test_a_kill_leaves_what_was_done_and_the_next_one_does_the_rest(five: Store,
             again = opened(five, [])
             again.select()
             again.close()
-        assert (len(read), rows_of(file_of(five)), orders_of(file_of(five))) == (5 - at, rows, orders)
+        assert (len(read), rows_of(file_of(five))) == (5 - at, rows)
 
 
 @pytest.mark.parametrize("portion", [1, 2])
@@ -168,71 +158,4 @@ def test_two_share_the_work(five: Store, monkeypatch: pytest.MonkeyPatch, portio
         thread.join()
     assert [len(answer) for answer in answers] == [5, 5]
     assert answers[0] == answers[1]
-    assert len(read) <= 5 + portion  # where they met, both may have read the same
-
-
-def test_who_was_slower_goes_on_from_the_other_end(five: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Both have read the first portion; the other one has kept it."""
-    monkeypatch.setattr(module, "_PORTION", 1)
-    index, other = opened(five, []), tables.connect(str(file_of(five)))
-    kept: list[str] = []
-    really = module._keep
-
-    def keeping(connection: sqlite3.Connection, read: module._Read) -> None:
-        kept.extend(ids.from_bytes(row[0]) for row in read.rows if isinstance(row[0], bytes))
-        really(connection, read)
-
-    def reading(refs: Sequence[tables.Ref]) -> module._Read:
-        found = plain_read(refs)
-        if not kept:
-            other.execute("BEGIN IMMEDIATE")
-            really(other, found)
-            other.commit()
-        return found
-
-    plain_read = index._intake._read
-    monkeypatch.setattr(module, "_keep", keeping)
-    monkeypatch.setattr(index._intake, "_read", reading)
-    assert len(index.select()) == 5
-    index.close()
-    other.close()
-    assert kept == [nth(1), nth(5), nth(4), nth(3), nth(2)]
-
-
-def test_others_write_while_documents_are_read(five: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nobody waits for a portion to be read, only for it to be kept."""
-    monkeypatch.setattr(module, "_PORTION", 1)
-    monkeypatch.setattr(tables, "PATIENCE", 0.0)
-    index = opened(five, [])
-    really = index._intake._read
-    answers: list[list[str] | None] = []
-
-    def reading(refs: Sequence[tables.Ref]) -> module._Read:
-        if not answers:
-            answers.append(None)
-            another = opened(five, [])
-            answers.append([entry.id for entry in another.select()])
-            assert another._connection is not None
-            assert another._connection.execute("PRAGMA database_list").fetchone()[2]  # it is no index in memory
-            another.close()
-        return really(refs)
-
-    monkeypatch.setattr(index._intake, "_read", reading)
-    found = [entry.id for entry in index.select()]
-    assert answers == [None, found]
-    index.close()
-
-
-def test_orders_are_given_up_only_where_most_rows_are_to_come(five: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    index = opened(five, [])
-    index.select()
-    told: list[str] = []
-    connection = index._connection
-    assert connection is not None
-    connection.set_trace_callback(told.append)
-    monkeypatch.setattr(module, "_PORTION", 1)
-    for _ in range(2):
-        five.record("beside", {})
-    assert len(index.select()) == 7
-    index.close()
-    assert [line for line in told if line.startswith("DROP")] == []
+    assert len(read) == 5

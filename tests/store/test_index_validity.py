@@ -6,20 +6,19 @@ import hashlib
 import os
 import random
 import shutil
-import sqlite3
 import subprocess
 import time
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
 
-from gitckpt.git.files import packed, validity
+from gitckpt.git.files import refs_stat
 from gitckpt.git.process import git_executable
 from gitckpt.model.checkpoint import Checkpoint, Submodule, Worktree
 from gitckpt.store.records import entry
 from gitckpt.store.records.entry import Query
-from gitckpt.store.records.rows import tables
+from gitckpt.store.records.rows import sync, tables
 from gitckpt.store.store import Store, inside
 from tests.conftest import Checkout
 from tests.store.conftest import MakeStore, nth
@@ -185,9 +184,8 @@ def test_an_answer_is_never_stale(
     ref_format: str,
     seed: int,
 ) -> None:
-    monkeypatch.setattr(validity, "_SETTLED", int(SETTLED * 1e9))
-    monkeypatch.setattr(validity, "_FINELY_SETTLED", int(SETTLED * 1e9))
-    monkeypatch.setattr(packed, "_LARGE", seed % 2)  # else only very many packed refs are held
+    monkeypatch.setattr(refs_stat, "_SETTLED", int(SETTLED * 1e9))
+    monkeypatch.setattr(refs_stat, "_FINELY_SETTLED", int(SETTLED * 1e9))
     if ref_format == "reftable":
         main_checkout.git(
             "-C", str(request.getfixturevalue("newer_git") and main_checkout.main), "refs", "migrate", "--ref-format=reftable"
@@ -201,18 +199,15 @@ def test_an_answer_is_never_stale(
         told.append((change.__name__, number, which))
         if ref_format == "reftable" and change in (World.keep, World.bring_back, World.write_over, World.step_of_the_clock):
             continue
-        with inside(lasting).index.ahead() as forget:
-            if chance.randrange(3) == 0:  # which may come to pass, or not, or in part
-                forget({nth(each + 1) for each in range(chance.randrange(number + 1), COUNT)})
-            change(world, number, which)
+        change(world, number, which)
         for store in (lasting, make_store(main_checkout))[: chance.randrange(3)]:
             assert {(one.id, one.oid) for one in store.list()} == world.there(), told
             store.close() if store is not lasting else None
 
 
 def test_git_is_asked_only_where_refs_have_changed(plain: Store, main_checkout: Checkout, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(validity, "_SETTLED", int(SETTLED * 1e9))
-    monkeypatch.setattr(validity, "_FINELY_SETTLED", int(SETTLED * 1e9))
+    monkeypatch.setattr(refs_stat, "_SETTLED", int(SETTLED * 1e9))
+    monkeypatch.setattr(refs_stat, "_FINELY_SETTLED", int(SETTLED * 1e9))
     asked: list[tuple[str, ...]] = []
     really = inside(plain).refs.list
 
@@ -240,28 +235,16 @@ def test_git_is_asked_only_where_refs_have_changed(plain: Store, main_checkout: 
         listings(lambda: plain.record("c-complete", {})),
         listings(lambda: main_checkout.git("update-ref", "-d", f"refs/checkpoints/{nth(3)}")),
         listings(lambda: None),
-    ] == [0, 0, 0, 1, 0, 0, 0]
-
-    monkeypatch.setattr(packed, "_LARGE", 0)  # as where there are very many
-    plain.record("d-complete", {})
-    assert [
-        listings(lambda: main_checkout.git("pack-refs", "--all")),
-        listings(lambda: main_checkout.git("update-ref", "-d", f"refs/checkpoints/{nth(4)}")),
-        listings(lambda: plain.record("e-complete", {})),
-        listings(lambda: main_checkout.git("pack-refs", "--all")),
-        listings(lambda: plain.remove([nth(1), nth(5)])),
-        listings(lambda: None),
-    ] == [1, 0, 0, 0, 0, 0]
-    assert [one.id for one in plain.list()] == [nth(2)]
+    ] == [0, 1, 0, 1, 1, 1, 0]
+    assert [one.id for one in plain.list()] == [nth(2), nth(1)]
 
 
 def test_what_is_young_is_looked_at_again(plain: Store, main_checkout: Checkout) -> None:
     """Two changes within one tick of the clock look alike."""
     plain.record("a-complete", {})
     main_checkout.git("pack-refs", "--all")
-    state = validity.look(inside(plain).repository, "refs/checkpoints")
+    state = refs_stat.look(inside(plain).repository, "refs/checkpoints")
     assert state.packed is None
-    assert set(validity.files(inside(plain).repository, "refs/checkpoints")) == set()
 
 
 def test_packed_refs_that_are_young_each_time_are_listed_each_time(plain: Store, main_checkout: Checkout) -> None:
@@ -300,103 +283,19 @@ def test_rows_are_made_anew_where_the_reader_is_another_one(plain: Store) -> Non
     assert (tables._READER, found) == (1, "bcefb0aa99db7308")
 
 
-class TestAhead:
-    """Rows go while git deletes their refs; whether they have gone is found out at the end."""
+def test_refs_that_take_long_to_list_are_waited_for(plain: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Then they are listed once, and not at each question until their times can be relied on."""
+    monkeypatch.setattr(sync, "_LARGE", 0)
+    plain.record("a-complete", {})
+    plain.list()
+    plain.record("b-complete", {})
+    listings: list[object] = []
+    really = inside(plain).refs.list
 
-    @pytest.fixture
-    def three(self, plain: Store, main_checkout: Checkout, monkeypatch: pytest.MonkeyPatch) -> Store:
-        """A store with three checkpoints whose refs are packed, and held."""
-        monkeypatch.setattr(validity, "_SETTLED", int(SETTLED * 1e9))
-        monkeypatch.setattr(validity, "_FINELY_SETTLED", int(SETTLED * 1e9))
-        monkeypatch.setattr(packed, "_LARGE", 0)
-        for _ in range(3):
-            plain.record("a-complete", {})
-        main_checkout.git("pack-refs", "--all")
-        time.sleep(2 * SETTLED)
-        assert len(plain.list()) == 3
-        return plain
+    def counting(*patterns: str, **fields: str) -> bytes:
+        listings.append(patterns)
+        return really(*patterns, **fields)
 
-    @staticmethod
-    def delete(checkout: Checkout, *names: str) -> None:
-        checkout.git("update-ref", "--stdin", data="".join(f"delete refs/checkpoints/{name}\n" for name in names))
-        time.sleep(2 * SETTLED)
-
-    def test_they_have_gone(self, three: Store, main_checkout: Checkout, monkeypatch: pytest.MonkeyPatch) -> None:
-        forgotten: list[list[bytes]] = []
-        really = tables.forget
-
-        def noted(connection: sqlite3.Connection, gone: Collection[bytes]) -> None:
-            forgotten.append(sorted(gone))
-            really(connection, gone)
-
-        monkeypatch.setattr(tables, "forget", noted)
-        with inside(three).index.ahead() as forget:
-            forget([nth(1), nth(2)])
-            self.delete(main_checkout, nth(1), nth(2))
-        assert [one.id for one in three.list()] == [nth(3)]
-        assert [len(each) for each in forgotten] == [2, 0]
-
-    @pytest.mark.parametrize("names", [[], [1], [3]])
-    def test_they_are_back_where_not_all_have(self, three: Store, main_checkout: Checkout, names: list[int]) -> None:
-        with inside(three).index.ahead() as forget:
-            forget([nth(1), nth(2)])
-            self.delete(main_checkout, *map(nth, names))
-        assert {one.id for one in three.list()} == {nth(number) for number in (1, 2, 3) if number not in names}
-
-    @pytest.mark.parametrize("names", [[1, 2], [1]])
-    def test_they_are_told_once_more_where_git_was_killed_at_it(self, three: Store, main_checkout: Checkout, names: list[int]) -> None:
-        with inside(three).index.ahead() as forget:
-            forget([nth(1), nth(2)])
-            forget([nth(1), nth(2)])
-            self.delete(main_checkout, *map(nth, names))
-        assert {one.id for one in three.list()} == {nth(number) for number in (1, 2, 3) if number not in names}
-
-    def test_another_process_sees_all_until_then(self, three: Store, main_checkout: Checkout, make_store: MakeStore) -> None:
-        other = make_store(main_checkout)
-        with inside(three).index.ahead() as forget:
-            forget([nth(1)])
-            assert len(other.list()) == 3
-            self.delete(main_checkout, nth(1))
-        assert [one.id for one in other.list()] == [nth(3), nth(2)]
-
-    def test_where_somebody_else_writes_they_go_later(self, three: Store, main_checkout: Checkout) -> None:
-        other = tables.connect(os.path.join(inside(three).repository.private_dir, "index.sqlite"))
-        with inside(three).index.ahead() as forget:
-            other.execute("BEGIN IMMEDIATE")
-            forget([nth(1)])
-            other.rollback()
-            self.delete(main_checkout, nth(1))
-        other.close()
-        assert [one.id for one in three.list()] == [nth(3), nth(2)]
-
-    @pytest.mark.parametrize("names", [[1], [2], [1, 2]])
-    def test_a_second_try_ends_the_first(self, three: Store, main_checkout: Checkout, names: list[int]) -> None:
-        """As where a git was killed, and another one does what it has left."""
-        with inside(three).index.ahead() as forget:
-            forget([nth(1)])
-            forget([nth(1), nth(2)])
-            self.delete(main_checkout, *map(nth, names))
-        assert {one.id for one in three.list()} == {nth(number) for number in (1, 2, 3) if number not in names}
-
-    def test_what_is_asked_in_between_is_answered_by_the_refs(self, three: Store, main_checkout: Checkout) -> None:
-        with inside(three).index.ahead() as forget:
-            forget([nth(1)])
-            assert len(three.list()) == 3
-            forget([nth(2)])
-            self.delete(main_checkout, nth(2))
-            assert [one.id for one in three.list()] == [nth(3), nth(1)]
-
-    def test_an_interruption_leaves_all_as_it_was(self, three: Store, main_checkout: Checkout, monkeypatch: pytest.MonkeyPatch) -> None:
-        really = tables.forget
-
-        def interrupted(connection: sqlite3.Connection, gone: Collection[bytes]) -> None:
-            really(connection, gone)
-            raise KeyboardInterrupt
-
-        with inside(three).index.ahead() as forget, monkeypatch.context() as patch:
-            patch.setattr(tables, "forget", interrupted)
-            with pytest.raises(KeyboardInterrupt):
-                forget([nth(1)])
-        assert len(three.list()) == 3
-        self.delete(main_checkout, nth(1))
-        assert [one.id for one in three.list()] == [nth(3), nth(2)]
+    monkeypatch.setattr(inside(plain).refs, "list", counting)
+    assert [len(plain.list()) for _ in range(3)] == [2, 2, 2]
+    assert len(listings) == 1

@@ -38,10 +38,6 @@ LINES = """
 REMOVE = """
     print(store.remove(args), flush=True)
 """
-REMOVE_MANY = f"""
-    from gitckpt.store.records.removal import remover
-    remover.MANY = 2
-{REMOVE}"""
 RESUME = """
     print(resumption.resume(store, store.read(store.find("latest"))).path, flush=True)
 """
@@ -136,9 +132,8 @@ class TestAKillAtEveryGitCall:
                 return
 
     @each_share
-    @pytest.mark.parametrize("script", [REMOVE, REMOVE_MANY], ids=["of few", "of many"])
     @pytest.mark.parametrize("packed", [True, False])
-    def test_of_a_removal(self, main_checkout: Checkout, copies: Copies, killer: Killer, share: int, packed: bool, script: str) -> None:
+    def test_of_a_removal(self, main_checkout: Checkout, copies: Copies, killer: Killer, share: int, packed: bool) -> None:
         with opened(main_checkout) as store:
             run = str(store.record("a-started", {}, start="r").run)
             main_checkout.write("new", "x")
@@ -151,7 +146,7 @@ class TestAKillAtEveryGitCall:
             main_checkout.git("pack-refs", "--all")
         for at in positions(share, 1 if packed else 3):  # most calls are the same
             checkout = copies.make()
-            survived, reported = killer.run(at, script, str(checkout.path), *ids[1:], other)
+            survived, reported = killer.run(at, REMOVE, str(checkout.path), *ids[1:], other)
             found = require_whole(checkout)
             assert len(found) >= 2
             assert reported == (["3"] if survived else reported)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from gitckpt.git import process
-from gitckpt.git.files import validity
+from gitckpt.git.files import refs_stat
 from gitckpt.git.worktree import modules
 from gitckpt.model.checkpoint import Checkpoint, Omitted, Submodule, Worktree
 from gitckpt.model.policy import DAY, Policy
@@ -137,7 +137,7 @@ class TestCapture:
 def test_without_submodules_no_process_is_started_for_them(
     main_checkout: Checkout, make_store: MakeStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(validity, "_FINELY_SETTLED", 0)  # what is young would be asked for again
+    monkeypatch.setattr(refs_stat, "_FINELY_SETTLED", 0)  # what is young would be asked for again
     started: list[str] = []
     spawn = process._spawn
 

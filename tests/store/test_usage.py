@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from gitckpt.git import leftovers
-from gitckpt.git.files import validity
+from gitckpt.git.files import refs_stat
 from gitckpt.git.objects.encoding import object_id
 from gitckpt.git.repository import discover
 from gitckpt.model.checkpoint import PHASE
@@ -162,7 +162,7 @@ class TestObjects:
     def test_are_counted_with_the_same_few_processes_for_any_number(
         self, plain: Store, main_checkout: Checkout, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(validity, "_FINELY_SETTLED", 0)  # what is young would be asked for again
+        monkeypatch.setattr(refs_stat, "_FINELY_SETTLED", 0)  # what is young would be asked for again
         started: list[str] = []
         spawn = os.posix_spawnp
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from gitckpt.git.files import validity
+from gitckpt.git.files import refs_stat
 from gitckpt.git.repository import discover
 from gitckpt.model.checkpoint import Checkpoint, Worktree
 from gitckpt.model.errors import CkptError, RepositoryError
@@ -302,7 +302,7 @@ def blob(id_: str) -> str:
 @pytest.mark.long
 def test_an_index_that_says_something_else(filled: Checkout, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("_SETTLED", "_FINELY_SETTLED"):  # what is young would be read again
-        monkeypatch.setattr(validity, name, 0)
+        monkeypatch.setattr(refs_stat, name, 0)
     with Store(Checkpoints(discover(str(filled.path)), adapter="plumbing")) as store:
         wanted = [(entry.id, entry.label) for entry in store.list()]
         path = os.path.join(inside(store).repository.private_dir, "index.sqlite")

@@ -1,13 +1,10 @@
 """What git keeps in files, read and written without a process where that is plain; and files that anybody may have made.
 
 Doors:
-    reader: what refs mean and objects hold, where no git has to be asked.
     ref_files: refs as the files that they are.
     regular: files that a branch may have brought along.
     atomic: a file written whole or not at all.
-    order: in which many objects are read most quickly.
-    packed: what differs between two states of packed refs, and what some take.
-    validity: whether refs, or a file, can have changed since somebody looked.
+    refs_stat: whether refs, or a file, can have changed since somebody looked.
     mounts: what is mounted below a directory, and not ours to delete.
     premises: directories of ours, which may lie where a branch has put a link.
 """

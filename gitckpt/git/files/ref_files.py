@@ -10,12 +10,11 @@ from gitckpt.model.errors import CkptError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from gitckpt.git.repository import Repository
 
 _LINE = 256
-
-_LARGE = 16 << 20
-"""In bytes, of packed refs: some 200,000."""
 
 _SCANNED = 8_000_000
 """Up to so many bytes of `packed-refs` are read sooner than git answers."""
@@ -49,16 +48,14 @@ def _require_no_pipe_at(path: str, status: os.stat_result) -> None:
         raise CkptError(f"{path} is a pipe in the place of a ref: git waits for it for ever", hint=f"remove it: rm {shell_word(path)}")
 
 
-def in_parts(repository: Repository, directory: str) -> list[str]:
-    """Returns patterns that together list the refs below a directory whose names begin with a hex digit, in order, and maybe others.
-
-    Git has all in memory that one call lists, half a kilobyte for each: of very many, one after the other should be asked for.
-    """
+def packed_size(repository: Repository, refs: Iterable[str]) -> int:
+    """Return how many bytes the lines of some refs take in `packed-refs`; nothing for those that are not packed."""
+    names = {os.fsencode(ref) for ref in refs}
     try:
-        is_large = os.stat(os.path.join(repository.common_dir, "packed-refs")).st_size > _LARGE
-    except OSError:
-        is_large = False
-    return [f"{directory}/{digit}*" for digit in "0123456789abcdef"] if is_large else [directory]
+        with open(os.path.join(repository.common_dir, "packed-refs"), "rb") as file:
+            return sum(len(line) for line in file if line.rstrip(b"\n").partition(b" ")[2] in names)
+    except FileNotFoundError:
+        return 0
 
 
 def may_be_there(repository: Repository, ref: str) -> bool:

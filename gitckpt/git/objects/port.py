@@ -15,41 +15,6 @@ if TYPE_CHECKING:
 
     Item = tuple[str, bytes]
 
-    class Lookup(Protocol):
-        """Tells what a name means now, and what an object holds: by way of git, `catfile`, or of its files, `files.reader`."""
-
-        def info(self, name: str) -> tuple[str, str, int] | None:
-            """Returns oid, kind and size of what `name` means.
-
-            Args:
-                name: an oid, or a full ref name, or `<ref>:<path>`; without line breaks.
-
-            Returns:
-                None where there is no such thing, or the name is ambiguous.
-            """
-
-        def known(self, oids: Sequence[str]) -> list[str]:
-            """Returns those of some objects that are there, whether they can be read or not.
-
-            Args:
-                oids: full ones.
-            """
-
-        def contents(self, names: Sequence[str], most: int | None = None) -> Iterator[tuple[str, str, bytes] | None]:
-            """Yields oid, kind and content for each name, in order; None for one that is missing or damaged.
-
-            Args:
-                names: as for `info`.
-                most: of how many bytes an object may be; a larger one is of the kind `encoding.OVERSIZED`, without its content. None for
-                    any size.
-            """
-
-        def warm_up(self) -> None:
-            """Gets ready for questions."""
-
-        def close(self) -> None:
-            """Ends the process, if there is one."""
-
     class Objects(Protocol):
         """What an adapter does."""
 

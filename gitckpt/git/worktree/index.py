@@ -11,7 +11,7 @@ import re
 import time
 
 from gitckpt.git.command import NO_HOOKS
-from gitckpt.git.files.validity import content_mark
+from gitckpt.git.files.refs_stat import content_mark
 from gitckpt.git.filesystem import copied_within
 from gitckpt.git.objects.encoding import object_hash, oid_size
 from gitckpt.git.process import DeadlinePassed, GitError

@@ -5,6 +5,5 @@ Doors:
     fence: what keeps one bad document from ending a command that reads many.
     table: the keys of one table, of any TOML.
     jsonable: a checkpoint as JSON.
-    plain: the most usual documents, with one match.
     statediff: what differs between two states.
 """

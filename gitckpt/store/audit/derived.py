@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
+from operator import attrgetter
 
 from gitckpt.git.notes.editor import Notes
 from gitckpt.model import ids
 from gitckpt.model.format import note
-from gitckpt.model.readers import codec
 from gitckpt.store.audit.inventory import Evidence, Flaw, Link, mendable
 from gitckpt.store.checkpoints import Checkpoints
 from gitckpt.store.links import waiting as waiting_links
 from gitckpt.store.records import entry, index, layout
+from gitckpt.store.records.entry import Entry
 from gitckpt.store.records.removal.carried import above
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Any
+_FIELDS = attrgetter(*(name for name in entry.FIELDS if name != "changed"))
 
 
 def links(store: Checkpoints, evidence: Evidence, driven: Collection[str], plain: dict[str, str]) -> tuple[list[Flaw], int]:
@@ -96,7 +95,8 @@ def _line(evidence: Evidence, commit: str, line: str) -> Iterator[Flaw]:
             yield mendable("note-stray", layout.NOTES, sentence, link=Link(commit, line, None))
         return
     evidence.listed[at] = 1
-    new = note.link_line(name, evidence.table.phase(at), evidence.table.timestamp(at))
+    record = evidence.record(at)
+    new = note.link_line(name, record.phase, record.timestamp)
     if line != new:
         sentence = f"the note of {commit} says something else of {name} than its document"
         yield mendable("note-stray", layout.NOTES, sentence, link=Link(commit, line, new))
@@ -104,26 +104,13 @@ def _line(evidence: Evidence, commit: str, line: str) -> Iterator[Flaw]:
 
 def listing(store: Checkpoints, evidence: Evidence) -> list[Flaw]:
     """Returns whether the index lists something else than there is."""
-    table = evidence.table
-    unlike: dict[str, tuple[Any, ...] | None] = {}
-    seen = bytearray()
-
-    def compare(rows: Iterable[tuple[Any, ...]]) -> None:
-        nonlocal seen
-        unlike.clear()
-        seen = bytearray(len(table))
-        for row in rows:
-            at = table.find_bytes(row[0])
-            if at is None or not table.valid[at] or hash(row) != table.digests[at]:
-                unlike[ids.from_bytes(row[0])] = row
-            if at is not None:
-                seen[at] = 1
-
-    store.index.audited(compare)
-    unlike |= {table.id(at): None for at in evidence.places() if not seen[at]}
+    listed = {entry.id: entry for entry in store.index.select()}
+    valid = {record.id: record.entry for record in map(evidence.record, evidence.places())}
     # Of a document whose state cannot be read, the index knows the header.
     differing = sorted(
-        name for name, row in unlike.items() if name not in evidence.unjudged and not _says_the_same(store, evidence, name, row)
+        name
+        for name in listed.keys() | valid.keys()
+        if name not in evidence.unjudged and not _says_the_same(listed.get(name), valid.get(name))
     )
     if not differing:
         return []
@@ -132,11 +119,6 @@ def listing(store: Checkpoints, evidence: Evidence) -> list[Flaw]:
     return [mendable("index-stale", path, f"does not list {differing[0]}{others} as their documents say", in_index=True)]
 
 
-def _says_the_same(store: Checkpoints, evidence: Evidence, name: str, row: tuple[Any, ...] | None) -> bool:
-    """Tells whether a row lists what a document says, though it holds it in other words."""
-    at = _valid(evidence, name)
-    found = next(store.objects.read([evidence.table.oid(at)])) if at is not None and row is not None else None
-    if at is None or row is None or found is None:
-        return False
-    checkpoint = codec.decode(found[1], layout.CHECKPOINTS + name)
-    return entry.of_audited(row) == entry.of_audited(entry.audited(checkpoint, evidence.table.oid(at)))
+def _says_the_same(listed: Entry | None, valid: Entry | None) -> bool:
+    """Tell whether a listing says what the document does; how many paths have changed is in no document."""
+    return listed is not None and valid is not None and _FIELDS(listed) == _FIELDS(valid)

@@ -6,10 +6,8 @@ import hashlib
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
-from operator import itemgetter
 
-from gitckpt.git.files.order import in_packs
-from gitckpt.git.files.ref_files import in_parts, require_no_pipes
+from gitckpt.git.files.ref_files import require_no_pipes
 from gitckpt.git.graph import kinds
 from gitckpt.git.refs import Update
 from gitckpt.git.repository import EMPTIED, Repository
@@ -20,9 +18,8 @@ from gitckpt.model.finding import Finding
 from gitckpt.model.names import shell_word
 from gitckpt.model.readers.codec import decode
 from gitckpt.model.readers.fence import fenced
-from gitckpt.model.readers.plain import PlainReader
 from gitckpt.model.values import dataclass
-from gitckpt.store.audit.ledger.table import Oids, Sheet, SheetRow
+from gitckpt.store.audit.table import Sheet, SheetRow
 from gitckpt.store.checkpoints import Checkpoints
 from gitckpt.store.records import layout
 
@@ -106,9 +103,6 @@ def lasting(code: str, what: str, sentence: str, cure: str | None) -> Flaw:
 class Evidence:
     """What there is.
 
-    Args:
-        object_format: of the repository.
-
     Attributes:
         table: the checkpoints, those that are valid and others.
         listing: a digest of what git said of the refs.
@@ -123,8 +117,8 @@ class Evidence:
         strays: ids that notes list, of no valid checkpoint; likewise.
     """
 
-    def __init__(self, object_format: str) -> None:
-        self.table = Sheet(object_format)
+    def __init__(self) -> None:
+        self.table = Sheet()
         self.listing = b""
         self.complaint = ""
         self.refs: dict[str, str] = {}
@@ -166,13 +160,10 @@ class Evidence:
         """Returns where the valid checkpoints of each run stand in the table, by sequence."""
         if self._runs is None:
             found: dict[str, list[int]] = {}
-            extras = self.table.extras
-            for at in sorted(extras):
-                run = extras[at].run
+            for at in sorted(self.table.extras, key=lambda at: (self.record(at).sequence or 0, at)):
+                run = self.record(at).run
                 if run is not None:
                     found.setdefault(run, []).append(at)
-            for chain in found.values():
-                chain.sort(key=lambda at: (extras[at].sequence or 0, at))
             self._runs = found
         return self._runs
 
@@ -234,11 +225,8 @@ def list_refs(repository: Repository, take: Callable[[str, str, str], object] = 
             take(oid, ref, target)
 
     require_no_pipes(repository)  # git would wait for them
-    *parts, last = in_parts(repository, layout.OWN[0])
-    itself = f"{layout.OWN[0][:-1]}[{layout.OWN[0][-1]}]"  # a ref of that name, and none below it
-    complaint = ""
-    for patterns in (*([part] for part in parts), [last, *([itself] if parts else []), *layout.OWN[1:], layout.NOTES]):
-        complaint += repository.git.each_line("for-each-ref", "--format=%(objectname) %(refname) %(symref)", *patterns, take=look).complaint
+    fields = "%(objectname) %(refname) %(symref)"
+    complaint = repository.git.each_line("for-each-ref", f"--format={fields}", *layout.OWN, layout.NOTES, take=look).complaint
     return Listing(digest.digest(), complaint, barring)
 
 
@@ -248,7 +236,7 @@ def gather(store: Checkpoints) -> Evidence:
     Raises:
         GitError: git cannot list the refs.
     """
-    evidence = Evidence(store.repository.object_format)
+    evidence = Evidence()
     table = evidence.table
     start = len(layout.CHECKPOINTS)
 
@@ -265,7 +253,6 @@ def gather(store: Checkpoints) -> Evidence:
     listing = list_refs(store.repository, take)
     evidence.listing = listing.digest
     evidence.flaws += [*broken(store.repository, listing.complaint), *in_the_way(store.repository, listing.barring)]
-    table.listed()
     _read(store, evidence)
     _find_odd(store.repository, evidence)
     evidence.listed = bytearray(len(table))
@@ -273,24 +260,15 @@ def gather(store: Checkpoints) -> Evidence:
 
 
 def _read(store: Checkpoints, evidence: Evidence) -> None:
-    """Reads all documents, as they lie in their packs; what is wrong with some is told in the order of their ids."""
-    table, reader = evidence.table, PlainReader()
-    order = in_packs(store.repository, *table.oids())
-    faults: list[tuple[int, InvalidCheckpoint, bool]] = []
-    for at, read in zip(order, layout.documents(store.repository, store.objects, Oids(table, order)), strict=True):
-        name = table.id(at)
-        plain = reader.read(read[1], name) if read is not None and read[0] == "blob" else None
-        if plain is not None:
-            table.fill_plain(at, plain)
-            continue
-        ref = layout.CHECKPOINTS + name
+    """Reads all documents, in the order of their ids."""
+    table = evidence.table
+    for at, document in enumerate(layout.documents(store.repository, store.objects, table.oids())):
+        ref = layout.CHECKPOINTS + table.id(at)
         try:
-            fenced(ref, partial(_fill, table, at, ref, table.oid(at), read))
+            fenced(ref, partial(_fill, table, at, ref, table.oid(at), document))
         except InvalidCheckpoint as error:
-            faults.append((at, error, read is None))
-    for at, fault, is_missing in sorted(faults, key=itemgetter(0)):
-        evidence.unjudged[table.id(at)] = table.oid(at)
-        evidence.flaws.append(_invalid(fault, is_missing=is_missing))
+            evidence.unjudged[table.id(at)] = table.oid(at)
+            evidence.flaws.append(_invalid(error, is_missing=document is None))
 
 
 def _fill(table: Sheet, at: int, ref: str, oid: str, found: tuple[str, bytes] | None) -> None:
@@ -365,10 +343,10 @@ def in_the_way(repository: Repository, barring: Sequence[str]) -> list[Flaw]:
 def _find_odd(repository: Repository, evidence: Evidence) -> None:
     """Notes which objects that refs should point to are missing, or of another kind; nothing is fetched."""
     held: dict[str, set[str]] = {space: set() for space in layout.HOLDERS}
-    for extra in evidence.table.extras.values():
-        for space, oid in zip(layout.HOLDERS, extra.held, strict=True):
-            if oid:
-                held[space].add(oid)
+    for record in evidence.rich():
+        for space in layout.HOLDERS:
+            if space in record.holds:
+                held[space].add(record.holds[space])
     wanted: dict[str, Iterable[str]] = {space: sorted(oids) for space, oids in held.items()}
     wanted[layout.KEEP] = Linked(evidence)
     for space, oids in wanted.items():

@@ -25,7 +25,7 @@ from gitckpt.model.format import budget
 from gitckpt.model.names import shell_word
 from gitckpt.model.values import dataclass
 from gitckpt.store.audit.inventory import KINDS, Evidence, Flaw, Linked, lasting, mendable
-from gitckpt.store.audit.ledger.table import SheetRow
+from gitckpt.store.audit.table import SheetRow
 from gitckpt.store.checkpoints import Checkpoints
 from gitckpt.store.records import keep, layout
 from gitckpt.store.roster import Roster

@@ -12,7 +12,7 @@ from gitckpt.model.names import shell_word
 from gitckpt.model.readers import codec
 from gitckpt.model.values import dataclass
 from gitckpt.store.audit.inventory import Evidence, Flaw, lasting, mendable
-from gitckpt.store.audit.ledger.table import SheetRow
+from gitckpt.store.audit.table import SheetRow
 from gitckpt.store.checkpoints import Checkpoints
 from gitckpt.store.leases.lease import parse
 from gitckpt.store.records import keep, keys, layout

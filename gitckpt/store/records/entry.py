@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     import datetime as dt
     from typing import Any, Self
 
-    from gitckpt.model.readers.plain import Plain
-
 
 Value = str | int | bytes
 """What a row holds, but for None."""
@@ -174,9 +172,6 @@ FIELDS = tuple(Entry.__slots__)
 COLUMNS = (*FIELDS, "name", "status", "rank")
 """Those of a row: of the entry, and of its phase the name and the status; what decides over its place in a listing."""
 
-AUDITED = tuple(name for name in FIELDS if name != "changed")
-"""Those of a row that follow from the document."""
-
 ID_BYTES, OID_BYTES = "id_bytes", "oid_bytes"
 """The SQL functions that `id_bytes` and `bytes.fromhex` have to be for the conditions of queries."""
 
@@ -252,7 +247,6 @@ UNION ALL SELECT COUNT(*), run, id, oid, MIN(sequence) FROM entry WHERE run IS N
 
 _PLACES = {name: at for at, name in enumerate(FIELDS)}
 _ID, _TIME, _TIMESTAMP, _EXAMINED = (_PLACES[name] for name in ("id", "time", "timestamp", "examined"))
-_CHANGED = _PLACES["changed"]
 _HEX = tuple(_PLACES[name] for name in ("oid", "git_sha", "tree"))
 """What is kept as bytes, which takes half the room."""
 
@@ -279,31 +273,6 @@ def of_row(row: Sequence[Any]) -> Entry:
         values[_TIMESTAMP] = times.to_text(values[_TIME])
     values[_EXAMINED] = bool(values[_EXAMINED])
     return Entry(*values)
-
-
-def audited(checkpoint: Checkpoint, oid: str) -> tuple[Value | None, ...]:
-    """Returns the `AUDITED` columns of the row of a checkpoint whose document is the blob `oid`."""
-    found = row(checkpoint, oid)[: len(FIELDS)]
-    return (*found[:_CHANGED], *found[_CHANGED + 1 :])
-
-
-def audited_plain(found: Plain, oid: bytes) -> tuple[Value | None, ...]:
-    """Returns what `audited` does, for a plain document."""
-    id_, run, _, sequence, phase, time, git_sha, branch, trigger, message, agent, examined, _, tree = found
-    key, commit, files = bytes.fromhex(id_.replace("-", "")), bytes.fromhex(git_sha), None if tree is None else bytes.fromhex(tree)
-    return key, oid, run, sequence, phase, None, time, commit, branch, trigger, message, agent, examined, files, None, ""
-
-
-def row_plain(found: Plain, oid: bytes) -> tuple[Value | None, ...]:
-    """Returns what `row` does, for a plain document."""
-    changed = 0 if found.examined and not found.dirty else None
-    *fields, submodules = audited_plain(found, oid)
-    return (*fields, changed, submodules, *split(found.phase), found.time)
-
-
-def of_audited(row: Sequence[Any]) -> Entry:
-    """Returns the entry of a row that has the `AUDITED` columns."""
-    return of_row([*row[:_CHANGED], None, *row[_CHANGED:]])
 
 
 def id_bytes(text: str) -> bytes | None:

@@ -1,7 +1,7 @@
 """The derived index: the header of every checkpoint in a small SQLite file.
 
-A question first looks whether refs can have changed since the last one (`validity`), which takes no process, whatever their number; only
-what has is read (`intake`). Deleting the file changes nothing but the time that the next question takes.
+A question first looks by `stat` whether refs can have changed since the last one; if so, git lists them, and the new documents are read
+(`rows.sync`). Deleting the file changes nothing but the time that the next question takes.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from gitckpt.model.errors import RepositoryError
 from gitckpt.store.records import entry, layout
 from gitckpt.store.records.entry import Entry, Problem, Query, Value
 from gitckpt.store.records.rows import tables
-from gitckpt.store.records.rows.intake import Intake
+from gitckpt.store.records.rows.sync import Sync
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ class Index:
         self._repository = repository
         self._path = os.path.join(repository.private_dir, FILE)
         self._connection: sqlite3.Connection | None = None
-        self._intake = Intake(repository, objects, refs, progress)
+        self._sync = Sync(repository, objects, refs, progress)
         self._turn = threading.RLock()  # two threads in one connection crash Python, and one may replace it beneath the other
 
     def select(self, query: Query | None = None) -> list[Entry]:
@@ -117,10 +117,6 @@ class Index:
         (total, *_), *rows = self._ask(entry.SIZES)
         return total, {run: (count, ids.from_bytes(id_), oid.hex()) for count, run, id_, oid, _ in rows}
 
-    def audited(self, take: Callable[[Iterable[tuple[Any, ...]]], object]) -> None:
-        """Has each row looked at, in any order, with the columns `entry.AUDITED`; anew from the first one where the file is damaged."""
-        self._ask(f"SELECT {', '.join(entry.AUDITED)} FROM entry", take=take)  # noqa: S608 - fixed parts only
-
     def linked(self, commits: Sequence[str]) -> Iterator[tuple[str, str, str, str]]:
         """Yields the commit, and id, phase and timestamp of each checkpoint that is linked to one of some commits, the oldest first."""
         for commit, key, phase, written, time in self._ask(entry.LINKED, [json.dumps(commits)]):
@@ -139,9 +135,7 @@ class Index:
         """Reads or writes what is kept beside the rows to save time; returns `otherwise` where the file cannot be read, or written."""
         with self._turn:
             try:
-                connection = self._opened()
-                self._intake.conclude(connection)
-                return access(connection)
+                return access(self._opened())
             except sqlite3.DatabaseError:
                 return otherwise
 
@@ -150,26 +144,9 @@ class Index:
         rows = [(count, ids.to_bytes(id_)) for id_, count in counts]
         self.aside(lambda connection: connection.executemany("UPDATE entry SET changed = ? WHERE id = ?", rows), None)
 
-    @contextlib.contextmanager
-    def ahead(self) -> Iterator[Callable[[Collection[str]], None]]:
-        """Gives what has the rows of checkpoints go, each given by id, while git deletes their refs, instead of after it.
-
-        At the end they go for good if the refs are gone, and are back otherwise, or where that takes a listing of all refs.
-        """
-
-        def expect(gone: Collection[str]) -> None:
-            with self._turn, contextlib.suppress(sqlite3.DatabaseError):  # they go with the next question
-                self._intake.expect(self._opened(), gone)
-
-        try:
-            yield expect
-        finally:
-            self.aside(lambda _: None, None)
-
     def close(self) -> None:
         """Closes the file."""
         with self._turn:
-            self._intake.close()
             if self._connection is not None:
                 self._connection.close()
                 self._connection = None
@@ -191,7 +168,7 @@ class Index:
     ) -> Any:
         """Brings the index up to the refs, and answers in the same transaction: another process may have seen older refs."""
         with connection:
-            self._intake.bring_up(connection)
+            self._sync.bring_up(connection)
             return take(connection.execute(question, values))
 
     def _opened(self) -> sqlite3.Connection:

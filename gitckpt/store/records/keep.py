@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import time
 
-from gitckpt.git.files.reader import cuts
 from gitckpt.git.files.ref_files import plain, require_no_pipe
 from gitckpt.git.objects.encoding import oid_size, parents
 from gitckpt.git.process import GitError
@@ -177,7 +176,7 @@ def value_of(repository: Repository, ref: str, *, again: bool = False) -> str:
 
 def _above(repository: Repository, commit: str, text: bytes) -> tuple[str, ...]:
     """Returns the parents of a commit; none where git may take it to have others."""
-    return () if commit.encode("ascii") in cuts(repository) else tuple(parents(text))
+    return () if commit.encode("ascii") in repository.cuts() else tuple(parents(text))
 
 
 def _text(repository: Repository, oid: str) -> bytes:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 from collections.abc import Collection, Mapping, Sequence
 
-from gitckpt.git.files import packed, premises
+from gitckpt.git.files import premises
+from gitckpt.git.files.ref_files import packed_size
 from gitckpt.git.filesystem import names_in
 from gitckpt.git.worktree import administration
 from gitckpt.model.errors import InvalidCheckpoint
@@ -184,7 +185,7 @@ def _refs(repository: Repository, refs: Mapping[str, str]) -> Amount:
         return Amount(len(refs), None)
     measure = Measure()
     size = sum(measure.of(os.path.join(repository.common_dir, ref))[1] for ref in refs)
-    return Amount(len(refs), size + packed.size_of(repository, refs))
+    return Amount(len(refs), size + packed_size(repository, refs))
 
 
 def _worktrees(repository: Repository, root: str) -> list[tuple[str, str | None, Owner | None]]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from gitckpt.git.files.reader import cuts
 from gitckpt.git.process import GitError
 from gitckpt.git.refs import Update
 from gitckpt.store.records import keep
@@ -55,7 +54,7 @@ def settle(
     last, before = NEVER if known is None else known.last(), None
     try:
         moved = None
-        if known is not None and not (all_walked and cuts(repository)):
+        if known is not None and not (all_walked and repository.cuts()):
             moved = _moved(repository, {*kept}, {*listed}, young, known=known, last=last)
         if moved is not None:
             wanted, newest = moved
@@ -134,7 +133,7 @@ def _ends(
     if are_many(len(wanted)):
         staying = wanted.intersection(kept)
         others = {*listed, *(last.lines or ())} - staying
-        is_unknown = all_walked and (last.lines is None or bool(cuts(repository)))
+        is_unknown = all_walked and (last.lines is None or bool(repository.cuts()))
         if is_unknown or len(set(repository.cat_file.known(sorted(others | staying)))) < len(others | staying):
             lost = reachability.beyond(repository.git, wanted, staying)
         else:

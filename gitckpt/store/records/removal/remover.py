@@ -8,8 +8,7 @@ from __future__ import annotations
 import contextlib
 import os
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
-from functools import partial
+from collections.abc import Collection, Mapping
 
 from gitckpt.git.files import premises
 from gitckpt.git.notes.editor import Notes
@@ -25,7 +24,6 @@ from gitckpt.store.records.index import Index
 from gitckpt.store.records.removal import ends
 from gitckpt.store.records.removal.known import Known
 from gitckpt.store.records.removal.withdrawal import Withdrawal
-from gitckpt.store.records.rows import tables
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -34,13 +32,6 @@ if TYPE_CHECKING:
 
 PATIENCE = 30.0
 """How long a removal is tried against other writers, in seconds."""
-
-MANY = 1000
-"""From so many refs on, the notes change in a transaction of their own: git locks them in the time of a process, some 10 ms."""
-
-MOST = 300_000
-"""Among more checkpoints than this they do not: to change the notes takes longer than git's locks, and nobody else could delete a packed
-ref for so long."""
 
 _LIST_ALL_FROM = 20
 
@@ -143,32 +134,13 @@ class Remover:
         early = {name: oid for name, oid in checkpoints.items() if name not in last} if last else {}
         if early and len(early) < len(checkpoints):
             before = self._new_heads(early, runs)  # of those that lag behind
-            self._apply([*before, *_deletions(early)], withdrawal, early)
+            withdrawal.apply(self._refs.update, [*before, *_deletions(early)])
             checkpoints = {name: oid for name, oid in checkpoints.items() if name in last}
             heads = self._new_heads(checkpoints, runs) if before else heads
         over = {head.ref.removeprefix(layout.RUNS) for head in heads if not head.new}
-        self._apply([*heads, *_deletions(checkpoints), *keys.of_runs(self._refs, self._objects, over)], withdrawal, checkpoints)
+        withdrawal.apply(self._refs.update, [*heads, *_deletions(checkpoints), *keys.of_runs(self._refs, self._objects, over)])
         for run in over:
             chains.forget(self._repository, run)
-
-    def _apply(self, updates: Sequence[Update], withdrawal: Withdrawal, checkpoints: Collection[str]) -> None:
-        """Applies the updates that delete some checkpoints after the notes have lost all that go, unless they have already.
-
-        Of very many, what becomes of the notes is worked out while git locks the refs, which takes as long, and the index forgets them
-        while it deletes these.
-        """
-        if len(updates) < MANY or self._repository.has_reftable or self._index.aside(tables.mark, (0, 0))[0] > MOST:
-            withdrawal.apply(self._refs.update, updates)
-            return
-        withdrawal.look()
-
-        with self._index.ahead() as forget:
-
-            def once_locked() -> Callable[[], None]:
-                withdrawal.apply(self._refs.update)
-                return partial(forget, checkpoints)
-
-            self._refs.update(updates, withdrawal.work_out, once_locked)
 
     def finish(self, ids: Collection[str] | None = None) -> None:
         """Lets go what checkpoints kept whose removal has begun, be it that somebody else was killed at it.

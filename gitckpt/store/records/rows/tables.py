@@ -1,4 +1,4 @@
-"""The tables of the index: made, filled, compared with the refs, and put in order."""
+"""The tables of the index: made, filled, and compared with the refs."""
 
 from __future__ import annotations
 
@@ -34,19 +34,15 @@ _MANY = 1000
 _DEPTHS = [0, 2, 4, 6]
 """How many digits of a commit lead to the trees of notes of which is kept that they are plain."""
 
-_CACHE, _LARGE_CACHE = -2_000, -64_000
-"""In kilobytes, negative as SQLite has it; the first is its default."""
-
 _READER = 1
 """To be raised where another row is made of the same document: rows that an older version has made are then made anew."""
 
-_NAMES = ("meta", "entry", "problem", "loose", "unranked", "plain", "line", "upkeep")
+_NAMES = ("meta", "entry", "problem", "unranked", "plain", "line", "upkeep")
 _DROP = "".join(f"DROP TABLE IF EXISTS {name};" for name in _NAMES)
 _TABLES = f"""
 CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
 CREATE TABLE entry ({", ".join(entry.COLUMNS)});
 CREATE TABLE problem (id BLOB PRIMARY KEY, oid BLOB NOT NULL, sentence TEXT NOT NULL, may_pass INTEGER NOT NULL) WITHOUT ROWID;
-CREATE TABLE loose (id BLOB PRIMARY KEY, stamp TEXT) WITHOUT ROWID;
 CREATE TABLE unranked (run TEXT, sequence INTEGER, PRIMARY KEY (run, sequence)) WITHOUT ROWID;
 CREATE TABLE plain (path TEXT PRIMARY KEY, tree TEXT NOT NULL) WITHOUT ROWID;
 CREATE TABLE line (oid TEXT PRIMARY KEY) WITHOUT ROWID;
@@ -64,8 +60,7 @@ _ORDERS = {
 }
 """Orders of the rows, by name. No answer depends on them, but the time that it takes."""
 
-_ORDERED = tuple(f"CREATE INDEX IF NOT EXISTS {name} ON entry {columns};" for name, columns in _ORDERS.items())
-_SCHEMA = _TABLES + "".join(_ORDERED)
+_SCHEMA = _TABLES + "".join(f"CREATE INDEX {name} ON entry {columns};" for name, columns in _ORDERS.items())
 _SCHEMA_VERSION = zlib.crc32(_SCHEMA.encode() + b"%d" % _READER) >> 1
 
 STORED = "SELECT id, oid FROM entry UNION ALL SELECT id, oid FROM problem"
@@ -108,24 +103,9 @@ def connect(path: str) -> sqlite3.Connection:
     return connection
 
 
-def begin_at_once(connection: sqlite3.Connection) -> None:
-    """Begins a transaction that writes; raises `sqlite3.OperationalError` where somebody else is at one, instead of waiting for that."""
-    connection.execute("PRAGMA busy_timeout = 0")
-    try:
-        connection.execute("BEGIN IMMEDIATE")
-    finally:
-        connection.execute(f"PRAGMA busy_timeout = {PATIENCE * 1000:.0f}")
-
-
 def noted(connection: sqlite3.Connection) -> dict[str, str]:
     """Returns what is noted of the refs that the index was made from."""
     return dict(connection.execute("SELECT key, value FROM meta"))
-
-
-def version(connection: sqlite3.Connection) -> int:
-    """Returns a number that is another one whenever others have written."""
-    found: int = connection.execute("PRAGMA data_version").fetchone()[0]
-    return found
 
 
 def compared(connection: sqlite3.Connection, listing: bytes | bytearray) -> tuple[set[bytes], list[Ref]]:
@@ -145,12 +125,6 @@ def compared(connection: sqlite3.Connection, listing: bytes | bytearray) -> tupl
         else:
             del stored[one[0]]
     return set(stored), new
-
-
-def unknown(connection: sqlite3.Connection, refs: Iterable[Ref]) -> list[Ref]:
-    """Returns those of some refs that have no row, in order."""
-    one = f"SELECT oid FROM ({STORED}) WHERE id = ?"  # noqa: S608 - fixed parts only
-    return [(id_, oid) for id_, oid in refs if (oid,) not in connection.execute(one, (id_,)).fetchall()]
 
 
 def add(connection: sqlite3.Connection, rows: Iterable[Row], problems: Iterable[ProblemRow]) -> None:
@@ -243,18 +217,3 @@ def rank(connection: sqlite3.Connection) -> None:
             ranks.append((latest[run], row))
     connection.executemany("UPDATE entry SET rank = ? WHERE rowid = ?", ranks)
     connection.execute("DELETE FROM unranked")
-
-
-def disorder(connection: sqlite3.Connection, count: int) -> None:
-    """Gives up the orders where many rows are to come: to sort them once, at last, is a quarter of the work."""
-    if connection.execute("SELECT COUNT(*) FROM entry").fetchone()[0] < count:
-        connection.execute(f"PRAGMA cache_size = {_LARGE_CACHE}")
-        for name in _ORDERS:
-            connection.execute(f"DROP INDEX IF EXISTS {name}")
-
-
-def put_in_order(connection: sqlite3.Connection) -> None:
-    """Makes the orders that are not there; outside of a transaction, one after the other, so that nobody waits for all of them."""
-    for command in _ORDERED:
-        connection.execute(command)
-    connection.execute(f"PRAGMA cache_size = {_CACHE}")
