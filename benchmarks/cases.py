@@ -128,8 +128,8 @@ def expire(scratch: Scratch, many: int) -> Iterator[Row]:
     subprocess.run([*CKPT, "list"], cwd=source, check=True, stdout=subprocess.DEVNULL)
     daily = scratch.copy(source, "expire-daily")
     subprocess.run([*CKPT, "expire", "--older-than", "100d"], cwd=daily, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    yield _expire(scratch, daily, f"among {many:,}", 3.0)
-    yield _expire(scratch, source, f"among {many:,}, the first", 4.0)
+    yield _expire(scratch, daily, f"among {many:,}", 4.0)
+    yield _expire(scratch, source, f"among {many:,}, the first", 5.0)
 
 
 def _expire(scratch: Scratch, source: str, among: str, limit: float) -> Row:
