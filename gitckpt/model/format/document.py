@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from gitckpt.model import toml
-from gitckpt.model.checkpoint import KEYS
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -14,6 +13,48 @@ VERSION = 1
 
 MESSAGE = 1000
 """How many characters a message has at most."""
+
+
+class DocumentKey:
+    """A key of a checkpoint's document. The codec, the checks of what a caller hands in and `git ckpt show` go by these.
+
+    Attributes:
+        name: in the document.
+        kind: how it is read: the name of a reader in `codec`, or of a table's class.
+        is_given: whether a caller of `Store.record` may set it.
+        shown: how `git ckpt show` names it; "" where it has no line there.
+        attribute: of `Checkpoint`; the same as the name but for `phase`: in the library, a phase is a name without a status.
+    """
+
+    __slots__ = ("attribute", "is_given", "kind", "name", "shown")
+
+    def __init__(self, name: str, kind: str, *, is_given: bool = False, shown: str = "", attribute: str = "") -> None:
+        self.name, self.kind, self.is_given, self.shown, self.attribute = name, kind, is_given, shown, attribute or name
+
+
+KEYS = (
+    DocumentKey("id", "id", is_given=True, shown="checkpoint"),
+    DocumentKey("run", "run", is_given=True, shown="run"),
+    DocumentKey("parent", "optional id", shown="parent"),
+    DocumentKey("sequence", "sequence"),
+    DocumentKey("phase", "line", shown="phase", attribute="label"),
+    DocumentKey("timestamp", "timestamp", shown="time"),
+    DocumentKey("git_sha", "commit", shown="commit"),
+    DocumentKey("branch", "text", shown="branch"),
+    DocumentKey("trigger", "trigger", is_given=True, shown="trigger"),
+    DocumentKey("message", "text", is_given=True, shown="message"),
+    DocumentKey("agent", "text", is_given=True, shown="agent"),
+    DocumentKey("forked_from", "optional id", is_given=True, shown="forked from"),
+    DocumentKey("rewound_to", "optional id", is_given=True, shown="back to"),
+    DocumentKey("errors", "required texts", is_given=True),
+    DocumentKey("worktree", "Worktree"),
+    DocumentKey("imported", "Imported"),
+    DocumentKey("progress", "Progress", is_given=True, shown="progress"),
+    DocumentKey("pipeline", "Pipeline", is_given=True),
+    DocumentKey("attempt", "Attempt", is_given=True, shown="attempt"),
+)
+"""The keys of a document in the order in which they are written, less `version`, `types` and `state`. A new one is declared here and in
+`Checkpoint`, in `draft.Details` where a caller may set it, and in the table of `docs/format.md`."""
 
 ORDER = ("version", *(key.name for key in KEYS if key.kind[0].islower()))
 """The plain keys of a document, in the order they are written; tables follow, `[state]` last."""

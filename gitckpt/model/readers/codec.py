@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Mapping
 
 from gitckpt.model import ids, toml
-from gitckpt.model.checkpoint import KEYS, Attempt, Checkpoint, Imported, Omitted, Pipeline, Progress, Submodule, Suspect, Worktree
+from gitckpt.model.checkpoint import Attempt, Checkpoint, Imported, Omitted, Pipeline, Progress, Submodule, Suspect, Worktree
 from gitckpt.model.errors import InvalidCheckpoint, NewerCheckpoint, StateError
 from gitckpt.model.format import budget, document
 from gitckpt.model.format.document import VERSION
@@ -38,7 +38,7 @@ def encode(checkpoint: Checkpoint) -> bytes:
 def fields(checkpoint: Checkpoint) -> dict[str, Any]:
     """Returns the keys of a checkpoint's document, less `types` and `state`; those that are absent have the value None."""
     found: dict[str, Any] = {"version": VERSION}
-    for key in KEYS:
+    for key in document.KEYS:
         value = getattr(checkpoint, key.attribute)
         if key.kind in _TABLES:
             if value is not None:
@@ -139,7 +139,7 @@ def check(found: Mapping[str, Any], ref: str) -> None:
 
 def tables(found: Mapping[str, Any]) -> dict[str, Any]:
     """Returns the tables `pipeline` and `attempt`, of those that are there, as a checkpoint has them."""
-    return {key.name: _TABLES[key.kind](TableReader(found[key.name], "", f"{key.name}.")) for key in KEYS if key.name in found}
+    return {key.name: _TABLES[key.kind](TableReader(found[key.name], "", f"{key.name}.")) for key in document.KEYS if key.name in found}
 
 
 def _end_of_header(data: bytes) -> int | None:
@@ -189,7 +189,7 @@ def _checkpoint(table: dict[str, Any], ref: str, *, with_state: bool) -> Checkpo
         raise take.invalid("version", f"must be {VERSION}, not {shown(version)}")
     state, types = take.required("state", dict), take.optional("types", dict) or {}
     values: dict[str, Any] = {}
-    for key in KEYS:
+    for key in document.KEYS:
         if key.kind in _TABLES:
             inner = take.optional(key.name, dict)
             values[key.attribute] = None if inner is None else _TABLES[key.kind](TableReader(inner, ref, f"{key.name}."))

@@ -9,7 +9,7 @@ from gitckpt.git.repository import lost_commit
 from gitckpt.model import phase as phases
 from gitckpt.model import times
 from gitckpt.model.arguments import require, require_callable, require_text, strings
-from gitckpt.model.checkpoint import KEYS, MANUAL, Attempt, Checkpoint, Pipeline, Progress, Worktree
+from gitckpt.model.checkpoint import MANUAL, Attempt, Checkpoint, Pipeline, Progress, Worktree
 from gitckpt.model.errors import InvalidCheckpoint, UsageError
 from gitckpt.model.format import document
 from gitckpt.model.readers import codec
@@ -61,7 +61,7 @@ if TYPE_CHECKING:
         """The earlier checkpoint of the run that it went back to."""
 
 
-_GIVEN = tuple(key for key in KEYS if key.is_given)
+_GIVEN = tuple(key for key in document.KEYS if key.is_given)
 _OPTIONAL_TEXTS = ("run", "text", "optional id")
 """The kinds of keys that a caller hands in as a text or leaves out."""
 

@@ -7,8 +7,8 @@ import os
 from gitckpt.cli.opening import open_store
 from gitckpt.cli.screen import terminal
 from gitckpt.model import ids
-from gitckpt.model.checkpoint import KEYS
 from gitckpt.model.errors import CkptError, UsageError, WorktreeError
+from gitckpt.model.format.document import KEYS
 from gitckpt.model.names import first_of, shell_word
 
 TYPE_CHECKING = False
