@@ -62,6 +62,7 @@ def test_what_is_found_stays_the_same(
 ) -> None:
     dice = random.Random(seed)
     history(main_checkout, plain, dice)
+    plain.write_notes()
     plain.close()
     for _ in range(12 if request.config.getoption("--long") else 2):
         damage(main_checkout, dice)
@@ -106,6 +107,7 @@ def test_a_listing_in_parts(plain: Store, main_checkout: Checkout, monkeypatch: 
     main_checkout.git("update-ref", f"refs/checkpoints/{nth(9)}", "HEAD")
     main_checkout.git("pack-refs", "--all")
     whole = plain.list(), plain.problems()
+    plain.write_notes()
     plain.close()
     monkeypatch.setattr(ref_files, "_LARGE", 0)
     for path in main_checkout.path.glob(".git/ckpt/index.sqlite*"):

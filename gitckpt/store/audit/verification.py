@@ -18,7 +18,6 @@ from gitckpt.store.audit import worktrees as audit_worktrees
 from gitckpt.store.audit.repairable import Flaw
 from gitckpt.store.checkpoints import Checkpoints
 from gitckpt.store.records import layout
-from gitckpt.store.records.removal.known import Known
 
 _LOOKS = 3
 
@@ -113,11 +112,8 @@ def _settled(store: Checkpoints, damaged: Collection[str], only: Collection[str]
 
 def _look(store: Checkpoints, damaged: Collection[str], only: Collection[str] | None) -> _Look:
     empty = damage.empty_files(store.repository)
-    tell_removals = Known(store.index).audit()
     found = inventory.gather(store)
-    in_leases, driven = leases.audit(store, found)
-    plain: dict[str, str] = {}
-    in_links, links = derived.links(store, found, driven, plain)
+    in_links, links = derived.links(store, found)
     in_worktrees, worktrees = audit_worktrees.audit(store, found)
     places = _places(found, only) if only is not None else None
     flaws = [
@@ -128,14 +124,12 @@ def _look(store: Checkpoints, damaged: Collection[str], only: Collection[str] | 
         *runs.audit(store, found),
         *in_links,
         *derived.listing(store, found),
-        *in_leases,
+        *leases.audit(store, found),
         *audit_keys.audit(store, found),
         *in_worktrees,
     ]
     if only is not None and places is not None:
         flaws = _about(flaws, {*only, *(found.table.commit(at) for at in places)} - {""})
-    elif not flaws:
-        tell_removals([name for name, _, _ in found.below(layout.KEEP)], plain)
     checked = {
         "checkpoints": len(found.table),
         "refs": len(found.table) + len(found.refs),
