@@ -122,13 +122,20 @@ def listed(store: Store, query: Query = Query()) -> list[int]:  # noqa: B008 - i
 
 
 def notes(checkout: Checkout) -> dict[str, list[str]]:
-    """Returns the ids that the note of each commit lists once what waits is written.
+    """Returns the ids that each commit has once what waits is written: those in its note, or all where that is full.
 
     While somebody holds the lock of the notes, those that are there.
     """
-    with Checkpoints(repository_of(checkout), adapter="plumbing") as store, contextlib.suppress(BusyError):
-        store.write_links()
-    return written_notes(checkout)
+    with Checkpoints(repository_of(checkout), adapter="plumbing") as store:
+        with contextlib.suppress(BusyError):
+            store.write_links()
+        found = written_notes(checkout)
+        for commit, names in found.items():
+            if "and" in names:
+                every = [entry.id for entry in sorted(store.links(commit), key=lambda entry: entry.time)]
+                assert set(names) <= {*every, "and"}
+                found[commit] = every
+    return found
 
 
 def written_notes(checkout: Checkout) -> dict[str, list[str]]:

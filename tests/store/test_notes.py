@@ -413,8 +413,8 @@ class TestKills:
             with opened(copy) as store:
                 flaws = [finding for finding in store.verify().findings if finding.code in ("note-missing", "note-stray")]
                 assert flaws == []
-            listed = [name for names in notes(copy).values() for name in names if name != "and"]
-            assert (set(listed) - found.keys(), len(listed) >= min(19, len(found))) == (set(), True)
+            listed = [name for names in notes(copy).values() for name in names]
+            assert sorted(listed) == sorted(found)
             require_clean(copy)
             if survived:
                 assert at > 40
@@ -436,10 +436,7 @@ def record(path: str, count: int) -> list[str]:
 def test_writers_side_by_side(main_checkout: Checkout, head: str) -> None:
     path = str(main_checkout.path)
     *recorded, _, _ = forked.together(*[(record, (path, 40))] * 3, (write_notes, (path, 30)), (write_notes, (path, 30)))
-    names = {name for names in recorded for name in names}
-    assert len(names.intersection(notes(main_checkout)[head])) == 20
-    with Checkpoints(discover(path), adapter="plumbing") as store:
-        assert {entry.id for entry in store.links(head)} == names
+    assert sorted(notes(main_checkout)[head]) == sorted(name for names in recorded for name in names)
     require_clean(main_checkout)
 
 
