@@ -12,7 +12,7 @@ import time
 import uuid
 from collections.abc import Mapping
 
-from gitckpt.git.notes.editor import Notes
+from gitckpt.git.notes import Notes
 from gitckpt.git.objects import pack
 from gitckpt.git.objects.adapters import open_objects
 from gitckpt.git.repository import discover

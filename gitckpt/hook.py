@@ -225,7 +225,7 @@ def _record(repository: Repository, event: str, revision: str = "HEAD") -> str:
         "errors": [],
     }
     try:
-        Recorder(repository, objects, refs).record(Proposal(fields, None), now)
+        Recorder(repository, objects, refs).record(Proposal(fields, None))
     except UsageError:
         if repository.cat_file.info(layout.CHECKPOINTS + checkpoint_id) is None:
             raise
@@ -241,9 +241,9 @@ def _clear(repository: Repository, event: str, path: str) -> bool:
 
 def _carry_links(repository: Repository, args: Sequence[str]) -> None:
     """Lets links that wait follow rewritten commits, as git lets those do that are in the notes."""
-    from gitckpt.store import links
+    from gitckpt.store import notes
 
-    links.carry(repository, args[0] if args else "")
+    notes.carry(repository, args[0] if args else "")
 
 
 def _extend_run(repository: Repository, message: str | None, event: str) -> str | None:

@@ -25,7 +25,7 @@ LAYERS = tuple(
     model.readers
     git
     store.log
-    store.chains store.links store.remotes store.secrets
+    store.chains store.notes store.remotes store.secrets
     store.roster
     store.records
     store.snapshot store.leases store.hooks
@@ -60,7 +60,7 @@ FOLDERS = tuple(
     for line in """
     model.format git.objects store.records.rows
     git.files store.records.removal
-    git.graph git.notes git.worktree
+    git.graph git.worktree
     git.contents
     durable.phases.loop durable.phases.review
     cli.commands.checkpoints cli.commands.runs cli.commands.upkeep

@@ -73,7 +73,7 @@ LIGHT = [f"gitckpt.model.{name}" for name in ("errors", "ids", "times", "phase",
 HOOK = [
     *(f"gitckpt.model.{name}" for name in ("format.document", "format.note", "times", "ids")),
     *(f"gitckpt.git.{name}" for name in ("process", "refs", "notes", "lock", "objects.plumbing")),
-    *("gitckpt.store.records.recorder", "gitckpt.store.links"),
+    *("gitckpt.store.records.recorder", "gitckpt.store.notes"),
 ]
 HEAVY = words(
     """

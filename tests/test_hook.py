@@ -35,12 +35,9 @@ OWN = {
     *(f"gitckpt.git.objects{name}" for name in ("", ".encoding", ".loose", ".plumbing", ".writer")),
     *(f"gitckpt.model{name}" for name in ("", ".errors", ".ids", ".times", ".toml")),
     *(f"gitckpt.model.format{name}" for name in ("", ".budget", ".document", ".note")),
-    *(f"gitckpt.store{name}" for name in ("", ".links", ".records", ".records.keep", ".records.layout", ".records.recorder", ".roster")),
+    *(f"gitckpt.store{name}" for name in ("", ".notes", ".records", ".records.keep", ".records.layout", ".records.recorder", ".roster")),
 }
 """All that it imports of ours at a commit: each module costs a fifth of a millisecond, so that one more needs a reason."""
-
-NOTES = {*("gitckpt.git.notes", "gitckpt.git.notes.editor", "gitckpt.git.notes.reader"), "itertools"}
-"""And where it writes notes, once a minute."""
 
 CLONED: set[str] = set()
 """And where there are packed refs, as in each clone."""
@@ -89,6 +86,7 @@ def test_a_commit_records_a_checkpoint_with_all_that_belongs_to_it(hooked: Check
         layout.CHECKPOINTS + entry.id: entry.oid,
         layout.KEEP + commit: commit,
     }
+    _write_notes(hooked)
     notes = hooked.git("log", "-1", "--notes=checkpoints", "--format=%N")
     assert notes.strip() == f"{entry.id} commit-complete {entry.timestamp}"
 
@@ -146,9 +144,11 @@ def _ids_in_note(checkout: Checkout, rev: str) -> list[str]:
 
 
 @pytest.mark.long
-def test_the_first_commit_is_in_the_notes_at_once_and_the_next_one_waits(hooked: Checkout) -> None:
+def test_commits_do_not_write_notes(hooked: Checkout) -> None:
     hooked.commit("one")
     (first,) = _recorded(hooked)
+    assert _ids_in_note(hooked, "HEAD") == []
+    _write_notes(hooked)
     assert _ids_in_note(hooked, "HEAD") == [first.id]
     tip = hooked.git("rev-parse", "refs/notes/checkpoints")
     before = int(hooked.git("count-objects").split()[0])
@@ -164,15 +164,12 @@ def test_the_first_commit_is_in_the_notes_at_once_and_the_next_one_waits(hooked:
         assert _ids_in_note(hooked, f"HEAD~{number}") == [entry.id]
 
 
-@pytest.mark.sampled(3)
-@pytest.mark.parametrize("state", ["waits", "is written", "waits and is due"])
+@pytest.mark.parametrize("state", ["waits", "is written"])
 def test_an_amend_carries_over_what_waits_and_what_is_written(hooked: Checkout, state: str, monkeypatch: pytest.MonkeyPatch) -> None:
     hooked.commit("one")
     hooked.commit("draft")
     if state == "is written":
         _write_notes(hooked)
-    elif state == "waits and is due":
-        os.utime(Path(discover(str(hooked.path)).private_dir) / "linked", (0, 0))
     monkeypatch.setenv("GIT_REFLOG_ACTION", "a script")
     for words in ("better", "best"):
         hooked.git("commit", "--quiet", "--amend", "-m", words)
@@ -634,7 +631,7 @@ def test_nothing_is_imported_but_what_is_named_here(main_checkout: Checkout) -> 
     plain = _imported(main_checkout, "import os")
     commit = ("commit", "--quiet", "--allow-empty", "--message=another")
     steps: list[tuple[set[str], list[Sequence[str]]]] = [
-        (NOTES, [commit]),
+        (set(), [commit]),
         (set(), [commit]),
         (CLONED, [("pack-refs", "--all"), commit]),
         (AMENDED, [(*commit, "--amend", "--message=a better one")]),

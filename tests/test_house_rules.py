@@ -62,7 +62,6 @@ from tests.house_rules import cycles, import_graph, namesakes, violations
             "from gitckpt.git.objects import libgit2",
             "no door of gitckpt/git/objects; others come in by adapters",
         ),
-        ("gitckpt/git/x.py", "from gitckpt.git.notes.reader import x", "no door of gitckpt/git/notes; others come in by editor, so"),
         ("gitckpt/durable/phases/loop/x.py", "from ..review import cycle", "no door of gitckpt/durable/phases/review"),
         ("gitckpt/store/audit/x.py", "import gitckpt.store.records.rows.watch", "no door of gitckpt/store/records; others come in by"),
         (

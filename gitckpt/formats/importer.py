@@ -179,7 +179,7 @@ class Importer:
                 done += len(items)
         finally:
             if done and not self._dry_run:
-                self._recorder.write_many_links(self._store.clock)
+                self._store.write_due_links()
         return outcomes
 
     def _require_unknown(self, source: Source, *, is_named: bool) -> None:
@@ -372,7 +372,7 @@ class Importer:
         proposals = [Proposal(each.fields, each.state, is_ours=each.is_ours, is_apart=True) for each in group]
         if newest is None:
             proposals[0] = Proposal(first.fields, first.state, starts_run=True, claim=claim, is_ours=first.is_ours, is_apart=True)
-        self._recorder.record(proposals[0], self._store.clock(), then=proposals[1:])
+        self._recorder.record(proposals[0], then=proposals[1:])
         for each in group:
             self._known.note(each.item.original, each.checkpoint.id)
         return [draft.recorded(each.checkpoint, each.fields, each.state) for each in group]

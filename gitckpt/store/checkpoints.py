@@ -12,16 +12,15 @@ from types import TracebackType
 from gitckpt.git import packing
 from gitckpt.git.command import require_git
 from gitckpt.git.objects.adapters import open_objects
-from gitckpt.git.process import GitError
 from gitckpt.git.refs import Refs
 from gitckpt.git.repository import Repository, open_repository
 from gitckpt.model import ids, times
 from gitckpt.model.arguments import require_text, strings
 from gitckpt.model.checkpoint import Checkpoint, Worktree
-from gitckpt.model.errors import BusyError, CkptError, NotFoundError
+from gitckpt.model.errors import CkptError, NotFoundError
 from gitckpt.model.readers import codec
 from gitckpt.model.values import replace
-from gitckpt.store import chains, links, log, roster
+from gitckpt.store import chains, log, notes, roster
 from gitckpt.store.listener import Listener
 from gitckpt.store.records import draft, layout
 from gitckpt.store.records.heads import Heads
@@ -32,7 +31,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Self, Unpack
 
-    from gitckpt.git.notes.editor import Notes
     from gitckpt.git.objects.port import Objects
     from gitckpt.git.worktree.index import PrivateIndex
     from gitckpt.store.config.rules import Rules
@@ -43,7 +41,6 @@ if TYPE_CHECKING:
     from gitckpt.store.records.keys import Claim
     from gitckpt.store.records.recorder import Change, Guard, ProgressOf
     from gitckpt.store.records.removal.remover import Remover
-    from gitckpt.store.records.removal.withdrawal import Noted
     from gitckpt.store.snapshot.limits import Limits
     from gitckpt.store.snapshot.manifest import Beside
 
@@ -82,6 +79,7 @@ class Checkpoints:
         self._listener = listener or Listener()
         self.clock = clock
         self.new_id = new_id
+        self._has_written = self._has_removed = False
         self._recorder = Recorder(repository, self.objects, self.refs)
         self.heads = Heads(self.refs, self.objects, lambda: self.index, partial(chains.knows, repository))
 
@@ -134,14 +132,10 @@ class Checkpoints:
         self.close()
 
     def close(self) -> None:
-        """Writes the links that were put off, where they are many or a minute has passed, and lets go of processes and files.
-
-        Links are derived: where they cannot be written, the log says so, and the checkpoints themselves are safe.
-        """
+        """Lets go of processes and files, after the notes are written where this store has removed something, or changed it a while ago."""
         try:
-            self._recorder.write_many_links(self.clock)
-        except (BusyError, GitError) as error:
-            log.append(self.repository, f"links were not written: {error.message}")
+            if self._has_removed or self._has_written:
+                self.write_due_links(at_once=self._has_removed)
         finally:
             if self._index is not None:
                 self._index.close()
@@ -210,7 +204,7 @@ class Checkpoints:
             self.heads.move_up_once(run)
         commit, branch = draft.head(self.repository, self.objects) if base is None else (base, None)
         instant = self.clock()
-        recorder = partial(self._recorder.record, instant=instant, needs=self._written_for(worktree, commit))
+        recorder = partial(self._recorder.record, needs=self._written_for(worktree, commit))
         drafted = partial(draft.draft, head=(commit, branch), worktree=worktree)
         checkpoint_id = details["id"] if "id" in details else self.new_id()
         checkpoint, fields, data = drafted(label, state, details, checkpoint_id=checkpoint_id, instant=instant)
@@ -227,6 +221,8 @@ class Checkpoints:
             first = Proposal(fields, data, starts_run=True, guard=guard, claim=claim, change=changing)
             first.is_apart = base is not None
             self.heads.start(lambda: recorder(first), fields, instant, start)
+        self._has_written = True
+        self.write_due_links(instant)
         if changing is not None:
             checkpoint, data = changing.checkpoint, changing.state
         if data == {} and not details.get("pipeline"):
@@ -349,19 +345,31 @@ class Checkpoints:
         """Returns what binds this process to the lease of the driver that started it; None where none did, or for another run."""
         return self.leases.bound(run) if run is not None else None
 
-    def write_links(self) -> bool:
-        """As `Store.write_notes`."""
-        return self._recorder.write_links(self.clock())
+    def write_links(self, instant: int | None = None) -> bool:
+        """As `Store.write_notes`; at the time that is given, or now."""
+        with layout.turn(self.repository):
+            return notes.write(self.repository, self.objects, self.refs, self.clock() if instant is None else instant)
 
-    def relink(self, run: str) -> None:
-        """Writes the links that a kill left out, of a run and of all that was recorded since it began. Errors: as `remove`."""
-        missing = links.missing(self.repository, self.objects, self.heads.links_since(run))
-        if missing:
-            self._recorder.write_links(self.clock(), missing)
+    def write_due_links(self, instant: int | None = None, *, at_once: bool = False) -> bool:
+        """Writes what waits for the notes where none were written in the last minute; a failure is for the log, as notes are derived.
+
+        Args:
+            instant: now, where the caller has asked the clock.
+            at_once: whether it is written however soon.
+
+        Returns:
+            Whether anything was written.
+        """
+        instant = self.clock() if instant is None else instant
+        try:
+            return (at_once or notes.is_due(self.repository, instant)) and self.write_links(instant)
+        except CkptError as error:
+            log.append(self.repository, f"notes were not written: {error.message}")
+            return False
 
     def link(self, entries: Sequence[Entry]) -> None:
-        """Writes the links of checkpoints that were copied here. Errors: as `remove`."""
-        self._recorder.write_links(self.clock(), layout.link_lines(entries))
+        """Lets the links of checkpoints that were copied here wait for the notes."""
+        notes.append(self.repository, layout.link_lines(entries))
 
     def claim(self, key: str) -> Claim:
         """Returns what gives a key to a run that starts. Errors: as `keys.ref_of`."""
@@ -373,19 +381,19 @@ class Checkpoints:
         self,
         checkpoint_ids: Collection[str],
         *,
-        notes: Notes | None = None,
-        noted: Noted | None = None,
         runs: Collection[str] | None = None,
         listed: Mapping[str, Entry] | None = None,
         last: Collection[str] = (),
         settled: bool = True,
     ) -> int:
-        """As `Store.remove`, for those that know more already: as for `Remover.remove`, and `notes`, what has read them."""
+        """As `Store.remove`, for those that know more already: as for `Remover.remove`."""
         from gitckpt.store.submodules import keeper
 
         wanted = strings("checkpoint_ids", checkpoint_ids)
         with keeper.removal(self, wanted, listed):
-            return self.remover(notes).remove(wanted, self.clock(), noted=noted, runs=runs, listed=listed, last=last, settled=settled)
+            gone = self.remover().remove(wanted, runs=runs, listed=listed, last=last, settled=settled)
+        self._has_removed = True
+        return gone
 
     def _pack(self) -> None:
         """Packs refs where many are loose. The checkpoint is recorded by then: a failure is for the log, not for the caller."""
@@ -394,14 +402,11 @@ class Checkpoints:
         except CkptError as error:
             log.append(self.repository, f"refs were not packed: {error.message}")
 
-    def remover(self, notes: Notes | None = None) -> Remover:
-        """Returns what removes checkpoints, and lets go what they kept; `notes` is what has read the links."""
-        from gitckpt.git.notes.editor import Notes
+    def remover(self) -> Remover:
+        """Returns what removes checkpoints, and lets go what they kept."""
         from gitckpt.store.records.removal.remover import Remover
 
-        # Notes of its own: those of the recorder belong to whoever records.
-        notes = notes or Notes(self.repository, self.objects, layout.NOTES)
-        return Remover(self.repository, self.objects, self.refs, notes, self.index)
+        return Remover(self.repository, self.objects, self.refs, self.index)
 
     def _clear(self, lock: str) -> bool:
         """Removes a lock of a ref that a killed git left, and tells whether it is gone."""

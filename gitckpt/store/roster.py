@@ -251,9 +251,9 @@ def _content(repository: Repository) -> bytes:
 
 
 def _oid_of(repository: Repository, checkpoint_id: str) -> str | None:
-    from gitckpt.store import links  # not needed to record
+    from gitckpt.store import notes  # not needed to record
 
-    found = repository.cat_file.info(links.CHECKPOINTS + checkpoint_id)
+    found = repository.cat_file.info(notes.CHECKPOINTS + checkpoint_id)
     return found[0] if found is not None else None
 
 

@@ -6,7 +6,7 @@ import os
 
 from gitckpt.git.command import require_git
 from gitckpt.model.values import replace
-from gitckpt.store import links, remotes, roster
+from gitckpt.store import notes, remotes, roster
 from gitckpt.store.config import settings
 from gitckpt.store.hooks import installation
 
@@ -27,7 +27,7 @@ def install(repository: Repository, mode: str) -> Installation:
         CkptError: something cannot be written.
     """
     version = require_git()
-    links.prepare(repository)
+    notes.prepare(repository)
     roster.prepare(repository)
     done = installation.install(repository, version=version, mode=mode)
     done = replace(

@@ -899,20 +899,23 @@ class Store:
             only = strings("only", only)
         return verification.verify(self._checkpoints, repair=repair, contents=contents, only=only, progress=progress)
 
-    def write_notes(self) -> bool:
-        """Writes the links that wait into the notes by which `git log --notes=checkpoints` shows the checkpoints of each commit.
+    def write_notes(self, *, only_if_due: bool = False) -> bool:
+        """Writes the notes by which `git log --notes=checkpoints` shows the checkpoints of each commit.
 
-        A record does so by itself where nobody has in the last minute, and so does maintenance. Whether they are written or wait, `links`
-        and `find` know them.
+        `record`, `save`, `git ckpt list` and maintenance do so where no notes were written in the last minute. Nothing else depends on
+        them: `list`, `links` and `find` know all checkpoints.
+
+        Args:
+            only_if_due: whether to write only where something has waited for a minute; a failure is then for the log.
 
         Returns:
             Whether anything was written.
 
         Raises:
-            BusyError: somebody else was faster, or holds a lock; what waits goes on waiting.
+            BusyError: another process was faster, or holds a lock; what waits goes on waiting.
             GitError: git refused.
         """
-        return self._checkpoints.write_links()
+        return self._checkpoints.write_due_links() if only_if_due else self._checkpoints.write_links()
 
     def examine(self) -> Diagnosis:
         """Looks at the installation: git, hooks, settings, locks, and refs that are no checkpoints. Changes nothing."""

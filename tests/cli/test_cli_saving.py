@@ -122,7 +122,7 @@ def test_maintenance_starts_though_others_are_in_the_way_of_what_keeps_commits_w
     cut = main_checkout.write(".git/shallow", main_checkout.head() + "\n")
     os.utime(cut, (time.time() - 60,) * 2)
 
-    def fail(_: Remover, *, all_walked: bool) -> None:
+    def fail(_: Remover) -> None:
         raise error
 
     monkeypatch.setattr(Remover, "settle", fail)

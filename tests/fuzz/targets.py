@@ -15,8 +15,8 @@ from gitckpt.durable.phases.review import replies
 from gitckpt.durable.pipeline import parser
 from gitckpt.durable.steps import graph_file
 from gitckpt.formats.systems import quasar
-from gitckpt.git.notes.editor import Notes
-from gitckpt.git.objects.encoding import MalformedTree, decode_tree, encode_tree, object_id, uniform
+from gitckpt.git.notes import Notes
+from gitckpt.git.objects.encoding import MalformedTree, decode_tree, encode_tree, object_id
 from gitckpt.model import toml
 from gitckpt.model.errors import CkptError
 from gitckpt.model.readers import codec
@@ -159,11 +159,6 @@ def read_tree(data: bytes) -> None:
         with contextlib.suppress(MalformedTree):
             entries = decode_tree(data, object_format)
             encode_tree(entries)
-        for mode in (b"100644", b"40000"):
-            tree = uniform(data, mode, 2, object_format)
-            if tree is not None:
-                tree.oids()
-                tree.with_oids(dict(zip((b"00", b"ab"), tree.oids_of([b"00", b"ab"]), strict=True)))
 
 
 def read_notes(data: bytes) -> None:
@@ -182,9 +177,9 @@ def read_notes(data: bytes) -> None:
     tip = memory.put("commit", f"tree {known[-1]}\n\nnotes\n".encode())
     notes = Notes(Told(tip), memory, "refs/notes/checkpoints")  # type: ignore[arg-type]
     with contextlib.suppress(CkptError):
-        notes.everything()
+        list(notes.each())
     with contextlib.suppress(CkptError):
-        list(notes.items({known[0]}))
+        notes.lines([known[0]])
     with contextlib.suppress(CkptError):
         notes.edited(tip, [known[0], "ab" * 20], lambda commit, lines: [*lines, "one"], 0)
 

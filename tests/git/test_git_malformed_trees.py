@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gitckpt.git.notes.editor import Notes
+from gitckpt.git.notes import Notes
 from gitckpt.git.objects.adapters import open_objects
 from gitckpt.git.objects.encoding import MalformedTree, decode_tree, encode_tree
 from gitckpt.git.repository import discover
@@ -52,7 +52,7 @@ def test_notes_are_made_anew(main_checkout: Checkout, data: bytes, is_below: boo
     main_checkout.git("update-ref", REF, main_checkout.git("commit-tree", "-m", "notes", tree))
     objects = open_objects(repository)
     notes = Notes(repository, objects, REF)
-    assert notes.everything() == {}
+    assert list(notes.each()) == []
     assert notes.lines([commit]) == {}
     made, items = notes.edited(notes.tip(), [commit], lambda _, lines: [*lines, "one"], 0)
     objects.write(items)

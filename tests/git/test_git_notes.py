@@ -4,33 +4,25 @@ from __future__ import annotations
 
 import hashlib
 import multiprocessing
-from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from gitckpt.git.notes.editor import Notes
-from gitckpt.git.notes.reader import LONGEST, NotesReader
+from gitckpt.git.notes import LONGEST, Notes
 from gitckpt.git.objects.adapters import open_objects
-from gitckpt.git.objects.encoding import MalformedTree, Uniform, decode_tree, encode_tree, uniform
 from gitckpt.git.refs import RefMoved, Refs, Update
 from gitckpt.git.repository import Repository, discover
 from tests.conftest import Checkout, examples
-from tests.fuzz.targets import Memory, Told
 
 if TYPE_CHECKING:
-    from gitckpt.git.objects.port import Item, Objects
+    from gitckpt.git.objects.port import Objects
 
 REF = "refs/notes/checkpoints"
 INSTANT = 1_800_000_000_000_000
 EMPTY_TREE = "4b825dc642cb6eb9a060e54bf8d69288fbee4904"
-
-
-def beside(known: dict[str, str]) -> Callable[[Sequence[tuple[str, str]]], list[tuple[str, str]]]:
-    """Returns what tells which of some trees are not known."""
-    return lambda some: [one for one in some if known.get(one[0]) != one[1]]
 
 
 def commit_name(number: int, object_format: str = "sha1") -> str:
@@ -72,6 +64,9 @@ class Book:
             book[commit] = said[:size].decode().removesuffix("\n").split("\n")
             said = said[size + 1 :]
         return book
+
+    def everything(self) -> dict[str, list[str]]:
+        return {commit: lines for commit, lines in self.notes.each() if lines is not None}
 
     def show(self, commit: str) -> str:
         return self.checkout.git("notes", "--ref=checkpoints", "show", commit)
@@ -172,12 +167,12 @@ class TestEdited:
         book.change({commit_name(2): ["b"]})
         assert book.as_git_reads_it() == {commit_name(2): ["b"]}
 
-    def test_blank_lines_of_a_note_do_not_survive_a_change(self, book: Book) -> None:
+    def test_blank_lines_of_a_note_are_kept(self, book: Book) -> None:
         head = book.checkout.git("rev-parse", "HEAD")
-        book.checkout.git("notes", "--ref=checkpoints", "add", "-F", "-", head, data="a\n\n\nb\n")
-        assert book.notes.lines([head]) == {head: ["a", "b"]}
-        book.change({head: ["a", "b", "c"]})
-        assert book.show(head) == "a\nb\nc"
+        book.checkout.git("notes", "--ref=checkpoints", "add", "-F", "-", head, data="a\n\nb\n")
+        assert book.notes.lines([head]) == {head: ["a", "", "b"]}
+        book.change({head: ["a", "", "b", "c"]})
+        assert book.show(head) == "a\n\nb\nc"
 
     def test_bytes_that_are_not_utf8_are_kept(self, book: Book) -> None:
         head = book.checkout.git("rev-parse", "HEAD")
@@ -228,7 +223,7 @@ class TestShapes:
         }
         book.change(changes)
         wanted = {commit: lines for commit, lines in (wanted | changes).items() if lines}
-        assert [book.as_git_reads_it(), book.notes.everything()] == [wanted, wanted]
+        assert [book.as_git_reads_it(), book.everything()] == [wanted, wanted]
         assert book.show(commits[2]).splitlines() == wanted[commits[2]]
         assert book.checkout.git("fsck", "--strict", "--no-dangling") == ""
 
@@ -264,7 +259,7 @@ class TestShapes:
         commit = book.checkout.git("commit-tree", book.checkout.git("write-tree", env=index), "-m", "notes")
         book.checkout.git("update-ref", REF, commit)
         book.change(many(count))
-        assert book.notes.everything() == many(count)
+        assert book.everything() == many(count)
         paths = book.checkout.git("ls-tree", "-r", "--name-only", REF).splitlines()
         assert [path for path in paths if path.replace("/", "") not in many(count)] == sorted(foreign)
         book.change({commit: [] for commit in many(count)})
@@ -273,7 +268,7 @@ class TestShapes:
     def test_a_ref_that_holds_no_commit_counts_as_empty(self, book: Book) -> None:
         blob = book.checkout.git("hash-object", "-w", "--stdin", data="not notes\n")
         book.checkout.git("update-ref", REF, blob)
-        assert book.notes.everything() == {}
+        assert book.everything() == {}
         book.change({commit_name(1): ["a"]})
         assert book.as_git_reads_it() == {commit_name(1): ["a"]}
 
@@ -285,7 +280,7 @@ class TestShapes:
         wanted = many(300, "sha256") | {head: ["here"]}
         book.change({commit: wanted[commit] for commit in list(wanted)[:10]})
         book.change(wanted)
-        assert [book.as_git_reads_it(), book.notes.everything(), book.show(head)] == [wanted, wanted, "here"]
+        assert [book.as_git_reads_it(), book.everything(), book.show(head)] == [wanted, wanted, "here"]
         assert checkout.git("fsck", "--strict", "--no-dangling") == ""
 
 
@@ -298,60 +293,48 @@ class TestLines:
         assert book.notes.lines(asked) == {commit_name(1): ["line 1"], commit_name(count - 1): [f"line {count - 1}"]}
         assert book.notes.lines([]) == {}
 
-    @pytest.mark.parametrize("count", [5, 300])
-    def test_items_are_all_of_them(self, book: Book, count: int) -> None:
-        book.change(many(count))
-        listed = (line.split() for line in book.checkout.git("notes", "--ref=checkpoints", "list").splitlines())
-        assert sorted(book.notes.items()) == sorted((commit, blob) for blob, commit in listed)
-
-    @pytest.mark.parametrize("count", [5, 300])
-    def test_one_by_one_they_are_all_of_them(self, book: Book, count: int, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr("gitckpt.git.notes.reader._PORTION", 7)
-        monkeypatch.setattr("gitckpt.git.notes.reader.MOST", 3)  # which counts where trees are seen again
-        book.change(many(count))
-        assert sorted(book.notes.each({})) == sorted(many(count).items())
-        assert book.notes.everything() == many(count)
-
     def test_trees_that_stand_for_more_than_there_is_are_not_all_looked_at_and_stay(
         self, book: Book, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr("gitckpt.git.notes.reader.MOST", 50)
+        monkeypatch.setattr("gitckpt.git.notes.MOST", 200)
         blob = book.checkout.git("hash-object", "-w", "--stdin", data="a line\n")
         tree = book.checkout.git("mktree", data=f"100644 blob {blob}\t{'7' * 36}\n")
         for _ in range(2):
             tree = book.checkout.git("mktree", data="".join(f"040000 tree {tree}\t{number:02x}\n" for number in range(16)))
         book.checkout.git("update-ref", REF, book.checkout.git("commit-tree", tree, "-m", "notes"))
-        assert len(list(book.notes.each({}))) < 50
+        assert list(book.notes.each()) == []
         wanted = {name: lines for name, lines in many(900).items() if name[:2] >= "10"}
         assert len(wanted) > 500  # of so many, the whole is made anew where all of it is known
         book.change(wanted)
         before = {f"{first:02x}{second:02x}{'7' * 36}": ["a line"] for first in range(16) for second in range(16)}
         assert book.as_git_reads_it() == before | wanted
 
-    def test_trees_that_go_deeper_than_any_name_are_looked_at_no_further(self, book: Book, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_trees_that_go_deeper_than_any_name_are_looked_at_no_further(self, book: Book) -> None:
         """As somebody may have made them whose notes were fetched."""
-        monkeypatch.setattr("gitckpt.git.notes.editor._REBUILD_FROM", 2)
         blob = book.checkout.git("hash-object", "-w", "--stdin", data="a line\n")
         tree = book.checkout.git("mktree", data=f"100644 blob {blob}\tfile\n")
         for _ in range(50):
             tree = book.checkout.git("mktree", data=f"040000 tree {tree}\tab\n")
         book.checkout.git("update-ref", REF, book.checkout.git("commit-tree", tree, "-m", "notes"))
         book.change(many(3))
-        assert book.notes.everything() == many(3)
+        assert book.everything() == many(3)
         assert "/".join([*["ab"] * 50, "file"]) in book.checkout.git("ls-tree", "-r", "--name-only", REF).splitlines()
 
-    def test_of_two_notes_of_one_commit_the_deeper_one_counts(self, book: Book) -> None:
+    def test_two_notes_of_one_commit_are_joined_as_git_does(self, book: Book) -> None:
         name = commit_name(7)
         index = {"GIT_INDEX_FILE": str(book.checkout.path / ".git" / "scratch")}
         for place in (name, f"{name[:2]}/{name[2:]}"):
             blob = book.checkout.git("hash-object", "-w", "--stdin", data=f"at {len(place)}\n")
             book.checkout.git("update-index", "--add", "--cacheinfo", f"100644,{blob},{place}", env=index)
         book.checkout.git("update-ref", REF, book.checkout.git("commit-tree", book.checkout.git("write-tree", env=index), "-m", "notes"))
-        assert (list(book.notes.each({})), book.notes.everything()) == ([(name, ["at 41"])], {name: ["at 41"]})
+        assert (list(book.notes.each()), book.notes.lines([name])) == ([(name, ["at 40", "at 41"])], {name: ["at 40", "at 41"]})
+        book.change({name: ["at 40", "more"]})
+        assert book.checkout.git("ls-tree", "-r", "--name-only", REF) == f"{name[:2]}/{name[2:]}"
+        assert book.as_git_reads_it() == {name: ["at 40", "more"]}
 
     def test_without_notes_there_are_none(self, book: Book) -> None:
-        assert list(book.notes.each({})) == []
-        assert [book.notes.tip(), book.notes.lines([commit_name(1)]), list(book.notes.items())] == ["", {}, []]
+        assert list(book.notes.each()) == []
+        assert [book.notes.tip(), book.notes.lines([commit_name(1)])] == ["", {}]
 
     def test_of_notes_that_others_changed_meanwhile(self, book: Book) -> None:
         head = book.checkout.git("rev-parse", "HEAD")
@@ -376,7 +359,7 @@ def test_notes_are_a_map_from_commits_to_lines(shared_book: Book, start: int, st
     for step in steps:
         book.change(step)
         model = {commit: lines for commit, lines in (model | step).items() if lines}
-        assert book.notes.everything() == model
+        assert book.everything() == model
         assert book.notes.lines(list(step)) == {commit: lines for commit, lines in step.items() if lines}
     assert book.as_git_reads_it() == model
 
@@ -414,195 +397,6 @@ def add_notes(path: str, adapter: str, number: int, count: int) -> None:
     repository.close()
 
 
-class TestInPlace:
-    """What changes is spliced into the trees above it; they come out as if they had been taken apart."""
-
-    @pytest.mark.sampled(2)
-    @pytest.mark.parametrize("count", [1, 2, 255, 256, 257, 300, 4000])
-    def test_as_if_the_trees_were_taken_apart(self, book: Book, monkeypatch: pytest.MonkeyPatch, count: int) -> None:
-        wanted = many(count)
-        book.change(wanted)
-        there, absent = sorted(wanted)[count // 2], commit_name(count + 1)
-        tip = book.notes.tip()
-        several = sorted(wanted)[:: max(count // 50, 1)]
-        changes: list[dict[str, list[str]]] = [
-            *({there: lines} for lines in (["changed"], wanted[there], [])),
-            *({absent: lines} for lines in (["new"], [])),
-            *(dict.fromkeys(several, lines) for lines in (["changed"], [])),
-            {name: [] for name in wanted},
-            {name: [] if at % 3 else ["changed"] for at, name in enumerate([*several, absent])},
-        ]
-
-        def results() -> list[tuple[str, list[Item]]]:
-            return [book.notes.edited(tip, list(change), lambda name, _, to=change: to[name], INSTANT) for change in changes]  # type: ignore[misc]
-
-        spliced = results()
-        monkeypatch.setattr(Notes, "_edit_in_place", lambda *_: None)
-        assert results() == spliced
-
-    def test_what_is_only_almost_alike_is_taken_apart(self) -> None:
-        tree = encode_tree({b"a" * 38: (b"100644", "20" * 20), b"b" * 38: (b"100644", "00" * 20)})
-        found = uniform(tree, b"100644", 38, "sha1")
-        assert found is not None
-        assert len(found) == 2
-        assert found.oids_of([b"a" * 38, b"aa" + b"b" * 36, b"b" * 38, b"c" * 38]) == ["20" * 20, "", "00" * 20, ""]
-        for other in (
-            {b"a" * 38: (b"100644", "20" * 20), b"b" * 38: (b"100755", "00" * 20)},
-            {b"a" * 38: (b"100644", "20" * 20), b"b" * 37 + b"x": (b"100644", "00" * 20)},
-            {b"a" * 37: (b"100644", "20" * 20), b"b" * 39: (b"100644", "00" * 20)},
-            {b"a" * 38: (b"100644", "20" * 20), b"b" * 39: (b"100644", "00" * 20)},
-        ):
-            assert uniform(encode_tree(other), b"100644", 38, "sha1") is None
-
-    @pytest.mark.parametrize("count", [2, 40, 300])
-    def test_names_that_are_in_no_order_are_found_as_git_finds_them(self, book: Book, count: int) -> None:
-        wanted = many(count)
-        book.change(wanted)
-        root = book.notes._tree_of(book.notes.tip())
-
-        def turned_round(tree: str) -> str:
-            data = b""
-            for name, (mode, oid) in reversed(book.notes._entries(tree).items()):
-                data += b"%s %s\0%s" % (mode, name, bytes.fromhex(turned_round(oid) if mode == b"40000" else oid))
-            return book.objects.write([("tree", data)])[0]
-
-        book.checkout.git("update-ref", REF, book.checkout.git("commit-tree", "-m", "as nobody makes it", turned_round(root)))
-        assert book.as_git_reads_it() == wanted
-        assert book.notes.lines([*wanted]) == wanted
-        gone = sorted(wanted)[:: max(count // 20, 1)]
-        book.change({name: [] for name in gone} | {commit_name(count + 1): ["new"]})
-        left = {name: lines for name, lines in wanted.items() if name not in gone}
-        assert book.as_git_reads_it() == left | {commit_name(count + 1): ["new"]}
-
-    @pytest.mark.parametrize("is_ordered", [True, False])
-    def test_of_a_tree_with_one_name_twice_nothing_is_lost(self, book: Book, is_ordered: bool) -> None:
-        wanted = many(20)
-        book.change(wanted)
-        entries = [*book.notes._entries(book.notes._tree_of(book.notes.tip())).items()]
-        data = b"".join(b"%s %s\0%s" % (mode, name, bytes.fromhex(oid)) for name, (mode, oid) in entries for _ in range(2))
-        data = data if is_ordered else data[68:] + data[:68]
-        book.checkout.git(
-            "update-ref", REF, book.checkout.git("commit-tree", "-m", "as nobody makes it", book.objects.write([("tree", data)])[0])
-        )
-        book.change({commit_name(99): ["new"]})
-        assert book.as_git_reads_it() == wanted | {commit_name(99): ["new"]}
-
-
-NAMES = st.integers(0, 255).map(lambda number: b"%02x" % number)
-
-
-@settings(max_examples=examples(300))
-@given(
-    there=st.dictionaries(NAMES, st.binary(min_size=20, max_size=20).map(bytes.hex)),
-    changes=st.dictionaries(NAMES, st.just("") | st.binary(min_size=20, max_size=20).map(bytes.hex)),
-)
-def test_other_oids_are_where_they_belong(there: dict[bytes, str], changes: dict[bytes, str]) -> None:
-    tree = uniform(encode_tree({name: (b"100644", oid) for name, oid in there.items()}), b"100644", 2, "sha1")
-    assert tree is not None
-    ordered = dict(sorted(changes.items()))
-    assert tree.oids_of(list(ordered)) == [there.get(name, "") for name in ordered]
-    after = {name: (b"100644", oid) for name, oid in (there | changes).items() if oid}
-    assert tree.with_oids(ordered) == encode_tree(after)
-
-
-@settings(max_examples=examples(300))
-@given(
-    there=st.lists(st.tuples(NAMES, st.binary(min_size=20, max_size=20).map(bytes.hex)), max_size=9),
-    changes=st.dictionaries(NAMES, st.just("") | st.binary(min_size=20, max_size=20).map(bytes.hex), max_size=9),
-)
-def test_of_names_in_no_order_each_is_found_and_the_others_stay(there: list[tuple[bytes, str]], changes: dict[bytes, str]) -> None:
-    def tree(entries: list[tuple[bytes, str]]) -> Uniform:
-        found = uniform(b"".join(b"100644 %s\0%s" % (name, bytes.fromhex(oid)) for name, oid in entries), b"100644", 2, "sha1")
-        assert found is not None
-        return found
-
-    ordered = dict(sorted((changes | dict.fromkeys([name for name, _ in there[:3]], "")).items()))
-    first = dict(reversed(there))
-    assert tree(there).oids_of(list(ordered)) == [first.get(name, "") for name in ordered]
-    left, rest = [], dict(ordered)
-    for name, oid in there:
-        left.append((name, rest.pop(name, oid)))
-    expected = [each for each in left if each[1]] + [(name, oid) for name, oid in rest.items() if oid]
-    names = [name for name, _ in there]
-    after = tree(there).with_oids(ordered)
-    if names == sorted(names):
-        assert sorted(after[at : at + 30] for at in range(0, len(after), 30)) == sorted(
-            b"100644 %s\0%s" % (n, bytes.fromhex(o)) for n, o in expected
-        )
-    else:
-        assert after == tree(expected).content
-
-
-def alike(tree: bytes, object_format: str) -> dict[str, str] | None:
-    """What `Uniform.oids` says of a tree, by taking it apart."""
-    try:
-        entries = decode_tree(tree, object_format)
-    except MalformedTree:
-        return None
-    is_alike = all(mode == b"100644" and len(name) == 2 and not name.strip(b"0123456789abcdef") for name, (mode, _) in entries.items())
-    return {name.decode(): oid for name, (_, oid) in entries.items()} if is_alike else None
-
-
-ALMOST_NAMES = st.sampled_from([b"ab", b"00", b"ff", b"a", b"abc", b"x1", b"a/", b"a ", b"A0"])
-ENTRIES = st.lists(
-    st.tuples(st.sampled_from([b"100644"] * 9 + [b"100755", b"40000", b"0"]), ALMOST_NAMES, st.binary(min_size=20, max_size=20))
-)
-
-
-@settings(max_examples=examples(300))
-@given(entries=ENTRIES, end=st.binary(max_size=3) | st.just(b""))
-def test_oids_in_a_tree_are_those_that_are_there(entries: list[tuple[bytes, bytes, bytes]], end: bytes) -> None:
-    def oids(tree: bytes, object_format: str) -> dict[str, str] | None:
-        found = uniform(tree, b"100644", 2, object_format)
-        return None if found is None else found.oids()
-
-    tree = b"".join(b"%s %s\0%s" % entry for entry in entries) + end
-    assert oids(tree, "sha1") == alike(tree, "sha1")
-    wide = b"".join(b"%s %s\0%s%s" % (*entry, entry[2][:12]) for entry in entries) + end
-    assert oids(wide, "sha256") == alike(wide, "sha256")
-
-
-Tree = dict[bytes, tuple[bytes, Any]]
-
-
-def forest(depth: int) -> st.SearchStrategy[Tree]:
-    """Trees of notes as anybody may have made them: each entry its mode, and a blob or a tree."""
-    rest = 40 - 2 * depth
-    names = st.sampled_from([b"a" * rest, b"ab" + b"b" * (rest - 2), b"b" * rest])
-    blobs = st.tuples(st.sampled_from([b"100644"] * 5 + [b"100755"]), st.sampled_from([b"one", b"two"]))
-    entries = st.dictionaries(names, blobs, max_size=3)
-    if depth == 3:
-        return entries
-    odd: st.SearchStrategy[Tree] = st.dictionaries(st.sampled_from([b"aa", b"readme", b"a" * 39]), blobs, max_size=1) | st.just({})
-    below = st.dictionaries(st.sampled_from([b"aa", b"ab", b"bb"]), st.tuples(st.just(b"40000"), forest(depth + 1)), max_size=2)
-    return st.builds(lambda *parts: dict(parts[0] | parts[1] | parts[2]), entries, below, odd)
-
-
-def planted(memory: Memory, tree: Tree) -> str:
-    found = {
-        name: (mode, planted(memory, content) if isinstance(content, dict) else memory.put("blob", content))
-        for name, (mode, content) in tree.items()
-    }
-    return memory.put("tree", encode_tree(found))
-
-
-@settings(max_examples=examples(300), suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(tree=forest(0), only=st.none() | st.sets(st.sampled_from(["a" * 40, "ab" + "b" * 38, "b" * 40, "aa" + "b" * 38])))
-def test_trees_of_notes_alone_are_read_as_those_with_other_things(
-    tree: Tree, only: set[str] | None, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    memory = Memory()
-    root = planted(memory, tree)
-    notes = Notes(Told(""), memory, REF)  # type: ignore[arg-type]
-    results = []
-    with monkeypatch.context() as patched:
-        for _ in range(2):
-            seen: dict[str, str] = {}
-            results.append((list(notes._walk(root, only, seen=seen)), seen))
-            patched.setattr(NotesReader, "_flat", lambda *_: None)
-    assert results[0] == results[1]
-
-
 @pytest.mark.turns("adapter")
 class TestMany:
     """What is read, and written, of many notes."""
@@ -619,24 +413,6 @@ class TestMany:
         monkeypatch.setattr(book.objects, "read", counted)
         return found
 
-    def test_trees_that_are_known_are_not_looked_at(self, book: Book, reads: list[int]) -> None:
-        names = [commit_name(number) for number in range(600)]
-        book.change({name: [f"line {name}"] for name in names})
-        trees: dict[str, str] = {}
-        blobs = dict(book.notes.beyond(lambda some: some, trees))
-        assert (sorted(blobs), sorted(trees)) == (sorted(names), ["", *sorted({name[:2] for name in names})])
-        assert book.notes.blobs([[f"line {name}"] for name in blobs]) == list(blobs.values())
-        assert list(book.notes.texts(list(blobs.values()))) == [[f"line {name}"] for name in blobs]
-        book.change({names[0]: ["another"], commit_name(700): ["new"]})
-        changed = {names[0][:2], commit_name(700)[:2]}
-        reads.clear()
-        again: dict[str, str] = {}
-        found = dict(book.notes.beyond(beside(trees), again))
-        assert found.keys() == {name for name in [*names, commit_name(700)] if name[:2] in changed}
-        assert again.keys() == {"", *changed}
-        assert sum(reads) == 2 + len(changed)
-        assert list(book.notes.beyond(beside(trees | again), {})) == []
-
     def test_a_few_of_many_are_changed_where_they_are(self, book: Book, reads: list[int]) -> None:
         names = [commit_name(number) for number in range(12_000)]
         book.change({name: [f"line {name}"] for name in names})
@@ -651,16 +427,6 @@ class TestMany:
         assert seen == {name: [f"line {name}"] for name in chosen}
         assert [kind for kind, _ in items].count("tree") == 1 + 13
         assert len(reads) < 10
-        book.change(changes)
-        wanted = {name: [f"line {name}"] for name in names} | changes
-        assert book.as_git_reads_it() == {name: lines for name, lines in wanted.items() if lines}
-
-    def test_the_whole_is_made_anew_where_most_goes(self, book: Book) -> None:
-        names = [commit_name(number) for number in range(1_000)]
-        tip = book.change({name: [f"line {name}"] for name in names})
-        changes: dict[str, list[str]] = {name: [] for name in names[:900]}
-        _, items = book.notes.edited(tip, list(changes), lambda name, _: changes[name], INSTANT)
-        assert [kind for kind, _ in items].count("tree") == 1
         book.change(changes)
         wanted = {name: [f"line {name}"] for name in names} | changes
         assert book.as_git_reads_it() == {name: lines for name, lines in wanted.items() if lines}
@@ -727,7 +493,7 @@ def test_parallel_writers_lose_nothing(main_checkout: Checkout, adapter: str, re
     for process in writers:
         process.join()
     assert [process.exitcode for process in writers] == [0, 0, 0, 0]
-    book = Notes(repository, open_objects(repository), REF).everything()
+    book = {commit: lines or [] for commit, lines in Notes(repository, open_objects(repository), REF).each()}
     shared = book.pop(commit_name(0))
     assert sorted(shared) == sorted(f"{number}-{serial}" for number in range(1, 5) for serial in range(25))
     assert book == {commit_name(1000 * number + serial + 1): ["own"] for number in range(1, 5) for serial in range(25)}

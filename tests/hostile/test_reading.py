@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from gitckpt.git.files import regular
-from gitckpt.git.notes.editor import Notes
+from gitckpt.git.notes import Notes
 from gitckpt.git.objects.adapters import open_objects
 from gitckpt.git.objects.encoding import OVERSIZED
 from gitckpt.git.repository import open_repository
@@ -94,9 +94,9 @@ def test_only_regular_files_are_read(tmp_path: Path) -> None:
 
 
 def test_trees_of_notes_that_stand_for_too_many_are_left(main_checkout: Checkout, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gitckpt.git.notes.reader.MOST", 2000)
+    monkeypatch.setattr("gitckpt.git.notes.MOST", 2000)
     notes_of_256_to_the_19(Victim(main_checkout, "", "", "", ""))
     repository = open_repository(str(main_checkout.path))
     objects = open_objects(repository, "plumbing")
-    assert Notes(repository, objects, layout.NOTES).everything() == {}
+    assert list(Notes(repository, objects, layout.NOTES).each()) == []
     objects.close()

@@ -197,19 +197,3 @@ class TestMovedUp:
         main_checkout.git("update-ref", f"refs/ckpt/runs/{OTHER}", runs.others[0])
         heads.move_up_once(OTHER)
         assert self.head(main_checkout, f"refs/ckpt/runs/{OTHER}") == runs.others[1]
-
-
-def test_the_links_since_a_run_began_are_of_that_time_on(plain: Store, main_checkout: Checkout) -> None:
-    """Three checkpoints: the run's own first, wherever the clock put them, then those that came since, oldest first."""
-    before = plain.record("before", {})
-    first = plain.record("run-started", {}, start="Add login!")
-    second = main_checkout.commit("second")
-    third = plain.record("beside", {})
-    clock = inside(plain).clock
-    inside(plain).clock = lambda: 1_700_000_000_000_000  # it jumps back by years
-    own = plain.record("own", {}, run=first.run)
-    inside(plain).clock = clock
-    last = plain.record("last", {})
-    lines = {made.id: f"{made.id} {made.label} {made.timestamp}" for made in (before, first, third, own, last)}
-    found = inside(plain).heads.links_since(str(first.run))
-    assert found == {first.git_sha: [lines[first.id]], second: [lines[own.id], lines[third.id], lines[last.id]]}

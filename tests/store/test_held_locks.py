@@ -43,7 +43,7 @@ class TestHeldLocks:
         assert store.find("HEAD") == made.id
         store.close()
         log = (main_checkout.path / ".git" / "ckpt" / "log").read_text()
-        assert log.endswith(f"links were not written: another process holds {lock}\n")
+        assert log.endswith(f"notes were not written: another process holds {lock}\n")
         assert (lock.exists(), notes(main_checkout)) == (True, {})
         lock.unlink()
         store.close()

@@ -9,14 +9,11 @@ import random
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Collection
-from functools import partial
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from gitckpt.git.command import Git
-from gitckpt.git.graph import reachability
 from gitckpt.git.refs import LockHeld, RefMoved, Update
 from gitckpt.git.repository import discover
 from gitckpt.model import times
@@ -25,9 +22,7 @@ from gitckpt.model.policy import Policy
 from gitckpt.store.audit import verification
 from gitckpt.store.checkpoints import Checkpoints
 from gitckpt.store.records import layout
-from gitckpt.store.records.removal import ends, known
-from gitckpt.store.records.rows import tables
-from gitckpt.store.retention import maintenance
+from gitckpt.store.records.removal import ends
 from gitckpt.store.store import Store, inside
 from tests.conftest import Checkout, Clock
 from tests.store.conftest import MakeStore, nth
@@ -265,7 +260,7 @@ class TestARecord:
         assert plain.find("latest") == made.id
         assert len(kept(main_checkout)) == 2
         age(main_checkout)
-        inside(plain)._recorder.write_links(inside(plain).clock())
+        inside(plain).write_links()
         assert verification.verify(inside(plain)).findings == []
         inside(plain).remover().settle()
         assert kept(main_checkout) == {commit: commit}
@@ -498,7 +493,7 @@ class Work:
 
     def do_settle(self) -> None:
         with self.store() as store:
-            inside(store).remover().settle(all_walked=True)
+            inside(store).remover().settle()
 
     def do_age(self) -> None:
         age(self.checkout)
@@ -519,127 +514,59 @@ class Work:
         assert [racer.wait() for racer in racers] == [0, 0]
 
 
-class TestVeryMany:
-    """Of very many commits only what may have changed since the last time is walked."""
+class TestSettled:
+    """Refs move down to the newest commits that are needed."""
 
-    @pytest.fixture
-    def walks(self, plain: Store, main_checkout: Checkout, monkeypatch: pytest.MonkeyPatch) -> list[int]:
-        """How often all is walked from here on, in a repository whose refs are as they should be."""
-        monkeypatch.setattr(known, "MANY", 0)
+    @pytest.fixture(autouse=True)
+    def history(self, plain: Store, main_checkout: Checkout) -> None:
+        """Three commits on main, and one on a side branch of the second, each with a checkpoint."""
         for _ in range(3):
             main_checkout.commit()
             plain.record("a-complete", {})
         main_checkout.git("checkout", "--quiet", "-b", "side", "HEAD~1")
         main_checkout.commit()
         plain.record("a-complete", {})
-        beyond, found = reachability.beyond, []
-
-        def counted(git: Git, commits: Collection[str], tips: Collection[str]) -> set[str]:
-            found.append(len(commits))
-            return beyond(git, commits, tips)
-
-        monkeypatch.setattr(reachability, "beyond", counted)
         self.settle(plain, main_checkout)
-        assert found == [4]
-        found.clear()
-        return found
 
     def settle(self, store: Store, checkout: Checkout) -> None:
         age(checkout)
-        inside(store).remover().settle(all_walked=True)
+        inside(store).remover().settle()
         assert lost(checkout) == redundant(checkout) == set()
 
-    @pytest.mark.parametrize("all_walked", [False, True])
-    def test_a_removal_does_not_walk_all_where_nothing_is_known(
-        self, plain: Store, main_checkout: Checkout, walks: list[int], make_store: MakeStore, all_walked: bool
-    ) -> None:
-        """What loses its ref gets one; what had none before waits for maintenance, and nothing is kept as known until then."""
-        plain.close()
-        (main_checkout.main / ".git/ckpt/index.sqlite").unlink()
-        side, main = main_checkout.git("rev-parse", "side", "main").split()
-        main_checkout.git("update-ref", "-d", layout.KEEP + main)
-        with make_store(main_checkout) as store:
-            newest = store.list()[0]
-            assert newest.git_sha == side
-            age(main_checkout)
-            store.remove([newest.id])  # the commit below is needed, and no other ref leads to it any more
-            below = main_checkout.git("rev-parse", "side~1")
-            assert (list(kept(main_checkout)), walks) == ([below], [])
-            assert lost(main_checkout) == {main}
-            if all_walked:
-                inside(store).remover().settle(all_walked=True)
-                assert (list(kept(main_checkout)), walks) == ([main], [3])
-                main_checkout.git("update-ref", "-d", layout.KEEP + main)
-                inside(store).remover().settle()
-                assert (list(kept(main_checkout)), walks) == ([main], [3])
-            assert lost(main_checkout) == (set() if all_walked else {main})
-
-    def test_maintenance_does(self, plain: Store, main_checkout: Checkout, walks: list[int]) -> None:
-        plain.close()
-        (main_checkout.main / ".git/ckpt/index.sqlite").unlink()
-        maintenance.maintain(discover(str(main_checkout.path)))
-        assert walks == [4]
-
-    def test_a_repair_that_keeps_more_does(self, plain: Store, main_checkout: Checkout, walks: list[int]) -> None:
-        plain.close()
-        (main_checkout.main / ".git/ckpt/index.sqlite").unlink()
-        before = kept(main_checkout)
-        main_checkout.git("update-ref", "-d", layout.KEEP + main_checkout.head())
-        plain.verify(repair=True)
-        assert (kept(main_checkout), walks) == (before, [4])
-
-    def test_where_nothing_has_changed(self, plain: Store, main_checkout: Checkout, walks: list[int]) -> None:
+    def test_where_nothing_has_changed(self, plain: Store, main_checkout: Checkout) -> None:
         before = kept(main_checkout)
         assert len(before) == 2
         self.settle(plain, main_checkout)
-        assert (kept(main_checkout), walks) == (before, [])
+        assert kept(main_checkout) == before
 
-    @pytest.mark.parametrize("is_wrong", [False, True])
-    def test_what_an_audit_has_walked_is_known(
-        self, make_store: MakeStore, plain: Store, main_checkout: Checkout, walks: list[int], is_wrong: bool
-    ) -> None:
-        plain.close()
-        (main_checkout.main / ".git/ckpt/index.sqlite").unlink()
-        before = kept(main_checkout)
-        if is_wrong:
-            main_checkout.git("update-ref", "-d", layout.KEEP + main_checkout.head())
-        with make_store(main_checkout) as store:
-            assert len(store.verify().findings) == is_wrong
-            self.settle(store, main_checkout)
-            assert (kept(main_checkout), walks) == (before, [4] if is_wrong else [])
-
-    def test_where_checkpoints_have_gone(self, plain: Store, main_checkout: Checkout, walks: list[int]) -> None:
+    def test_where_checkpoints_have_gone(self, plain: Store, main_checkout: Checkout) -> None:
         plain.remove([plain.list()[0].id, plain.list()[1].id])
         self.settle(plain, main_checkout)
-        assert (len(kept(main_checkout)), walks) == (1, [])
+        assert len(kept(main_checkout)) == 1
 
-    def test_where_checkpoints_have_come(self, plain: Store, main_checkout: Checkout, walks: list[int]) -> None:
+    def test_where_checkpoints_have_come(self, plain: Store, main_checkout: Checkout) -> None:
         main_checkout.commit()
         plain.record("a-complete", {})
         self.settle(plain, main_checkout)
-        assert (set(kept(main_checkout)), walks) == ({main_checkout.head(), main_checkout.git("rev-parse", "main")}, [])
+        assert set(kept(main_checkout)) == {main_checkout.head(), main_checkout.git("rev-parse", "main")}
 
-    def test_one_that_was_fetched_without_what_keeps_its_commit(self, plain: Store, main_checkout: Checkout, walks: list[int]) -> None:
+    def test_one_that_was_fetched_without_what_keeps_its_commit(self, plain: Store, main_checkout: Checkout) -> None:
         one = plain.list()[0]
         other = main_checkout.git("commit-tree", "-m", "other", "HEAD^{tree}")
         text = plain.raw(one.id).decode().replace(one.git_sha, other).replace(one.id, nth(90))
         main_checkout.git("update-ref", layout.CHECKPOINTS + nth(90), main_checkout.git("hash-object", "-w", "--stdin", data=text))
         self.settle(plain, main_checkout)
-        assert (other in kept(main_checkout), walks) == (True, [])
+        assert other in kept(main_checkout)
 
-    def test_one_whose_row_takes_the_place_of_one_that_is_gone(self, plain: Store, main_checkout: Checkout, walks: list[int]) -> None:
-        plain.remove([plain.list()[0].id])
-        self.test_one_that_was_fetched_without_what_keeps_its_commit(plain, main_checkout, walks)
-
-    def test_where_somebody_has_deleted_a_ref(self, plain: Store, main_checkout: Checkout, walks: list[int]) -> None:
+    def test_where_somebody_has_deleted_a_ref(self, plain: Store, main_checkout: Checkout) -> None:
         before = kept(main_checkout)
         for commit in before:
             main_checkout.git("update-ref", "-d", layout.KEEP + commit)
         self.settle(plain, main_checkout)
-        assert (kept(main_checkout), walks) == (before, [])
+        assert kept(main_checkout) == before
 
     def test_what_comes_meanwhile_is_kept(
-        self, plain: Store, main_checkout: Checkout, walks: list[int], make_store: MakeStore, monkeypatch: pytest.MonkeyPatch
+        self, plain: Store, main_checkout: Checkout, make_store: MakeStore, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """Another process records on a commit that no other checkpoint needs, while its ref is still there, and about to go."""
         inside(plain).remove([plain.list()[0].id], settled=False)
@@ -657,57 +584,25 @@ class TestVeryMany:
             patch.setattr(refs, "update", outrun)
             patch.setattr(layout, "turn", lambda *_: contextlib.nullcontext(enter_result=False))
             age(main_checkout)
-            inside(plain).remover().settle(all_walked=True)
-        assert (made, walks) == ([head], [])
+            inside(plain).remover().settle()
+        assert made == [head]
         assert lost(main_checkout) == set()
         self.settle(plain, main_checkout)
-        assert walks == []
-
-    def test_nothing_is_kept_where_a_row_was_removed_meanwhile(self, plain: Store, walks: list[int]) -> None:
-        """The next row may get its number, and nobody would look at its commit."""
-        index = inside(plain).index
-        never: tuple[set[str] | None, set[str], tables.Revision] = (None, set(), (-1, -1))
-        lines, new, mark = index.aside(tables.settled, never)
-        assert (len(lines or ()), new, mark[0], walks) == (2, set(), 4, [])
-        inside(plain).remove([plain.list()[0].id], settled=False)
-        index.refresh()
-        index.aside(partial(tables.keep_settled, lines=[], mark=mark), None)
-        known, new, mark = index.aside(tables.settled, never)
-        assert (known, new, mark[0]) == (lines, set(), 3)
-        index.aside(partial(tables.keep_settled, lines=[], mark=mark), None)
-        assert index.aside(tables.settled, never) == (set(), set(), mark)
 
     @pytest.mark.parametrize("name", ["shallow", "info/grafts"])
-    def test_where_somebody_has_cut_history_off_all_is_walked(
-        self, plain: Store, main_checkout: Checkout, walks: list[int], name: str
-    ) -> None:
+    def test_where_somebody_has_cut_history_off(self, plain: Store, main_checkout: Checkout, name: str) -> None:
         """As `git fetch --depth=1` does: what lies below has been kept by what lies above, and a gc would take it."""
         tips = main_checkout.git("rev-parse", "main", "side").splitlines()
         below = main_checkout.git("rev-parse", "main~1")
         (main_checkout.path / ".git/info").mkdir(exist_ok=True)
         (main_checkout.path / ".git" / name).write_text("".join(f"{tip}\n" for tip in sorted(tips)))
         self.settle(plain, main_checkout)
-        assert (set(kept(main_checkout)), walks) == ({*tips, below}, [4])
-
-    def test_where_a_commit_that_had_a_ref_is_missing_all_is_walked(self, plain: Store, main_checkout: Checkout, walks: list[int]) -> None:
-        head = main_checkout.head()
-        main_checkout.git("checkout", "--quiet", "main")
-        main_checkout.git("branch", "--quiet", "-D", "side")
-        main_checkout.git("update-ref", "-d", layout.KEEP + head)
-        path = main_checkout.path / ".git/objects" / head[:2] / head[2:]
-        path.unlink()
-        age(main_checkout)
-        inside(plain).remover().settle()
-        assert (set(kept(main_checkout)), walks) == ({main_checkout.git("rev-parse", "main")}, [4])
+        assert set(kept(main_checkout)) == {*tips, below}
 
 
-@pytest.mark.long(but=["0-20000"])
-@pytest.mark.parametrize("many", [20_000, 0])
+@pytest.mark.long(but=["0"])
 @pytest.mark.parametrize("seed", range(3))
-def test_no_linked_commit_is_ever_lost(
-    main_checkout: Checkout, seed: int, many: int, pytestconfig: pytest.Config, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(known, "MANY", many)
+def test_no_linked_commit_is_ever_lost(main_checkout: Checkout, seed: int, pytestconfig: pytest.Config) -> None:
     is_long = pytestconfig.getoption("--long")
     work = Work(main_checkout, int.from_bytes(os.urandom(4)) if is_long else seed)
     done = []

@@ -90,7 +90,7 @@ class TestNamesOfOthers:
 
     def test_a_ref_below_the_name_is_cleared_before_the_right_one_is_made(self, plain: Store, main_checkout: Checkout) -> None:
         commit = plain.record("one-complete").git_sha
-        inside(plain)._recorder.write_links(inside(plain).clock())
+        inside(plain).write_links()
         main_checkout.git("update-ref", "-d", layout.KEEP + commit)
         main_checkout.git("update-ref", f"{layout.KEEP}{commit}/x", "HEAD")
         os.utime(main_checkout.path / f".git/{layout.KEEP}{commit}/x", (0, 0))
@@ -134,7 +134,7 @@ class TestNamesOfOthers:
     @pytest.mark.parametrize("what", ["settle", "record", "verify"])
     def test_a_symbolic_ref_keeps_nothing_and_is_replaced(self, plain: Store, main_checkout: Checkout, what: str) -> None:
         commit = plain.record("one-complete").git_sha
-        inside(plain)._recorder.write_links(inside(plain).clock())
+        inside(plain).write_links()
         main_checkout.git("update-ref", "-d", layout.KEEP + commit)
         main_checkout.git("symbolic-ref", layout.KEEP + commit, "refs/heads/main")
         (finding,) = verification.verify(inside(plain)).findings
@@ -157,7 +157,7 @@ class TestNamesOfOthers:
     def test_symbolic_refs_of_others_of_ours(self, plain: Store, main_checkout: Checkout) -> None:
         main_checkout.write("new", "not committed")
         one = plain.save("one-complete", start="r")
-        inside(plain)._recorder.write_links(inside(plain).clock())
+        inside(plain).write_links()
         for ref in (f"{layout.TREES}{one.id}", f"{layout.RUNS}{one.run}"):
             target = f"refs/tags/{ref.rpartition('/')[2]}"
             main_checkout.git("update-ref", target, ref)
@@ -185,7 +185,7 @@ class TestDates:
             main_checkout.git("add", "more")
             main_checkout.git("commit", "--quiet", "-m", "x", env={"GIT_COMMITTER_DATE": "@1 +0000"})
         plain.record("two-complete")
-        inside(plain)._recorder.write_links(inside(plain).clock())
+        inside(plain).write_links()
         main_checkout.git("update-ref", "-d", layout.KEEP + linked, ok=(0, 1))
         assert verification.verify(inside(plain)).findings == []
 

@@ -87,7 +87,6 @@ class TestAFullDisk:
         for work in (
             lambda: store.record("a-complete", {"big": "y" * 10_000}, run=run),
             store.capture,
-            lambda: store.remove([nth(1)]),
         ):
             with pytest.raises(CkptError) as caught:
                 work()

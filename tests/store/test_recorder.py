@@ -15,9 +15,9 @@ from gitckpt.git.process import GitError
 from gitckpt.git.refs import LockHeld, RefMoved, Update
 from gitckpt.model.errors import CkptError, NotFoundError, UsageError
 from gitckpt.model.readers import codec
-from gitckpt.store import links
+from gitckpt.store import notes
 from gitckpt.store.records import draft, keys, layout, recorder
-from gitckpt.store.records.recorder import FilesPruned, Proposal, Recorder
+from gitckpt.store.records.recorder import FilesPruned, Proposal
 from gitckpt.store.roster import Roster
 from gitckpt.store.store import Store, inside
 from tests.conftest import Checkout
@@ -102,7 +102,7 @@ class TestWhatItBeginsWith:
         seen = tries(outrun(0))
         inside(plain).record("run-started", {}, start="Add login!", key="nightly", guard=Fence())
         kept = f"refs/keep/ckpt/{main_checkout.head()}"
-        expected = [FENCE, keys.ref_of("nightly"), kept, f"refs/checkpoints/{ONE}", HEAD, layout.NOTES]
+        expected = [FENCE, keys.ref_of("nightly"), kept, f"refs/checkpoints/{ONE}", HEAD]
         assert seen[0] == expected
 
     def test_where_the_fence_is_down_nothing_is_recorded(self, plain: Store, main_checkout: Checkout) -> None:
@@ -161,7 +161,7 @@ class TestWhatKeepsTheCommit:
         for label in ("a-complete", "b-complete"):
             store.record(label, {})
         assert list(checkout.refs()) == [f"refs/checkpoints/{ONE}", f"refs/checkpoints/{TWO}"]
-        assert not links.is_any_waiting(inside(store).repository)
+        assert not notes.waiting(inside(store).repository)
         assert store.record("a-started", {}, start="Add login!").id == THREE
         assert set(Roster.read(inside(store).repository)) == {ONE, TWO, THREE}
 
@@ -181,7 +181,7 @@ class TestTries:
         main_checkout.write(".git/packed-refs", f"# pack-refs with: peeled fully-peeled sorted \n{'12' * 20} refs/keep/ckpt/{commit}\n")
         seen = tries(outrun(0))
         plain.record("a-complete", {})
-        assert [f"refs/checkpoints/{ONE}" in each for each in seen] == [True, True]
+        assert [f"refs/checkpoints/{ONE}" in each for each in seen] == [True, True, False]
         assert kept(main_checkout) == {commit: commit}
 
     def test_until_its_patience_ends(self, plain: Store, main_checkout: Checkout, tries: Any, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -191,23 +191,6 @@ class TestTries:
         with pytest.raises(RefMoved, match=r"^somebody was faster$"):
             plain.record("a-complete", {})
         assert (len(seen), main_checkout.refs()) == (1, before)
-
-    def test_notes_are_given_up_after_some(self, plain: Store, tries: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(recorder, "_LINK_TRIES", 2)
-        seen = tries(outrun(3))
-        plain.record("a-complete", {})
-        assert [layout.NOTES in each for each in seen[:4]] == [True, True, False, False]
-
-    def test_notes_are_given_up_at_once_where_somebody_holds_their_lock(
-        self, plain: Store, main_checkout: Checkout, tries: Any, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        seen = tries(outrun(1, LockHeld(f"/somewhere/{layout.NOTES}.lock")))
-        plain.record("a-complete", {})
-        inside(plain).clock = lambda: 1_900_000_000_000_000  # notes have been due for long
-        plain.record("b-complete", {})
-        made = [each for each in seen if any(ref.startswith("refs/checkpoints/") for ref in each)]
-        assert [layout.NOTES in each for each in made] == [True, False, False]
-        assert links.is_any_waiting(inside(plain).repository)
 
     def test_another_lock_is_said(self, plain: Store, main_checkout: Checkout, tries: Any) -> None:
         before = main_checkout.refs()
@@ -337,15 +320,15 @@ class TestWhatItRemembers:
         store = inside(plain)
         fields: dict[str, Any] = {"id": ONE, "run": RUN, "git_sha": ""}
         with pytest.raises(NotFoundError) as caught:
-            store._recorder.record(Proposal(fields, {}), 1_800_000_000_000_000)
+            store._recorder.record(Proposal(fields, {}))
         assert (caught.value.message, caught.value.hint) == (f"no run {RUN}", "see which runs there are: git ckpt runs")
 
     def test_a_state_that_is_somebody_elses_is_not_noted_as_ours(self, plain: Store) -> None:
         store = inside(plain)
         fields = codec.fields(store.record("a-complete", {})) | {"id": TWO, "run": RUN}
-        store._recorder.record(Proposal(dict(fields), {}, starts_run=True, is_ours=False), 1_800_000_000_000_000)
+        store._recorder.record(Proposal(dict(fields), {}, starts_run=True, is_ours=False))
         assert not store.heads.is_ours(RUN)
-        store._recorder.record(Proposal(fields | {"id": THREE, "run": f"{RUN}-2"}, {}, starts_run=True), 1_800_000_000_000_000)
+        store._recorder.record(Proposal(fields | {"id": THREE, "run": f"{RUN}-2"}, {}, starts_run=True))
         assert store.heads.is_ours(f"{RUN}-2")
 
     def test_files_that_vanished_are_said(self) -> None:
@@ -354,8 +337,8 @@ class TestWhatItRemembers:
         assert (error.message, error.hint) == (message, "wait for it to end, then run the command again")
 
 
-class TestLinks:
-    """Written with a record where that is due; by themselves where some wait, or are handed in."""
+class TestNotes:
+    """Written after a record where that is due, in a transaction of their own."""
 
     @pytest.fixture
     def waiting(self, plain: Store) -> Store:
@@ -364,53 +347,34 @@ class TestLinks:
             plain.record(label, {})
         return plain
 
-    def recorder(self, store: Store) -> Recorder:
-        return inside(store)._recorder
-
     def notes(self, checkout: Checkout) -> list[str]:
         return sorted(written_notes(checkout).get(checkout.head(), ()))
 
     def test_what_waits(self, waiting: Store, main_checkout: Checkout) -> None:
         assert self.notes(main_checkout) == [ONE]
-        assert self.recorder(waiting).write_links(1_800_000_000_000_000)
+        assert inside(waiting).write_links()
         assert self.notes(main_checkout) == [ONE, TWO]
-        assert not self.recorder(waiting).write_links(1_800_000_000_000_000)
+        assert not inside(waiting).write_links()
 
-    def test_what_is_handed_in(self, plain: Store, main_checkout: Checkout) -> None:
-        made = plain.record("a-complete", {})
-        main_checkout.git("update-ref", "-d", layout.NOTES)
-        line = f"{made.id} {made.label} {made.timestamp}"
-        assert self.recorder(plain).write_links(1_800_000_000_000_000, {made.git_sha: [line]})
-        assert main_checkout.git("notes", "--ref=checkpoints", "show", made.git_sha) == line
-        assert not self.recorder(plain).write_links(1_800_000_000_000_000, {made.git_sha: [line]})
-
-    def test_again_where_somebody_was_faster(self, waiting: Store, main_checkout: Checkout, tries: Any) -> None:
+    def test_again_where_another_writer_was_faster(self, waiting: Store, main_checkout: Checkout, tries: Any) -> None:
         seen = tries(outrun(2))
-        assert self.recorder(waiting).write_links(1_800_000_000_000_000)
+        assert inside(waiting).write_links()
         assert (seen, self.notes(main_checkout)) == ([[layout.NOTES]] * 3, [ONE, TWO])
 
     def test_until_its_patience_ends(self, waiting: Store, main_checkout: Checkout, tries: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(recorder, "PATIENCE", 0.0)
+        monkeypatch.setattr(notes, "PATIENCE", 0.0)
         seen = tries(outrun(2))
         with pytest.raises(RefMoved):
-            self.recorder(waiting).write_links(1_800_000_000_000_000)
+            inside(waiting).write_links()
         assert (seen, self.notes(main_checkout)) == ([[layout.NOTES]], [ONE])
-        assert links.is_any_waiting(inside(waiting).repository)
+        assert notes.waiting(inside(waiting).repository)
 
-    @pytest.mark.parametrize(("count", "expected"), [(1, []), (2, []), (3, [ONE, TWO, THREE, nth(4)])])
-    def test_of_many_when_a_store_is_closed(self, plain: Store, main_checkout: Checkout, count: int, expected: list[str]) -> None:
-        for _ in range(count + 1):
-            plain.record("a-complete", {})
-        self.recorder(plain).write_many_links(inside(plain).clock)
-        assert self.notes(main_checkout) == (expected or [ONE])
-
-    def test_of_one_when_a_store_is_closed_and_some_time_has_passed(self, waiting: Store, main_checkout: Checkout) -> None:
-        self.recorder(waiting).write_many_links(lambda: 1_800_000_000_000_000 + 600_000_000)
-        assert self.notes(main_checkout) == [ONE, TWO]
-
-    def test_of_none_nobody_looks_at_the_clock(self, plain: Store) -> None:
-        plain.record("a-complete", {})
-        self.recorder(plain).write_many_links(lambda: pytest.fail("somebody looked at it"))
+    def test_a_failure_does_not_fail_the_record(self, plain: Store, main_checkout: Checkout, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr("gitckpt.git.refs.LOCK_TIMEOUT_MS", 20)
+        (main_checkout.path / ".git/refs/notes").mkdir()
+        (main_checkout.path / ".git/refs/notes/checkpoints.lock").touch()
+        assert plain.record("a-complete", {}).id == ONE
+        assert "notes were not written" in (main_checkout.path / ".git/ckpt/log").read_text()
 
 
 def test_who_records_waits_for_whoever_does(plain: Store, main_checkout: Checkout, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -445,7 +409,7 @@ class TestObstacles:
         plain.record("a-complete", {})
         ref = f"refs/keep/ckpt/{commit}"
         document = f"refs/checkpoints/{ONE}"
-        assert seen[:2] == [[ref, document, layout.NOTES], [document, layout.NOTES]]
+        assert seen[:2] == [[ref, document], [document]]
         assert kept(main_checkout) == {commit: commit}
         assert list(require_whole(main_checkout)) == [ONE]
 

@@ -9,18 +9,17 @@ from typing import Any
 
 import pytest
 
-from gitckpt.git import lock
 from gitckpt.git.refs import LockHeld, RefMoved, Update
 from gitckpt.model.errors import RepositoryError
 from gitckpt.model.values import replace
-from gitckpt.store import chains, links
+from gitckpt.store import chains
 from gitckpt.store.records import keys, layout
 from gitckpt.store.records.entry import Entry
 from gitckpt.store.records.removal import remover
 from gitckpt.store.store import Store, inside
 from tests.conftest import Checkout
 from tests.dying import DyingGit
-from tests.store.conftest import ONE, RUN, THREE, TWO, MakeStore, notes, nth
+from tests.store.conftest import ONE, RUN, THREE, TWO, notes, nth
 from tests.store.test_keep import age
 
 pytestmark = pytest.mark.long
@@ -66,15 +65,13 @@ def remove(store: Store, *names: str, **how: Any) -> int:
 
 
 class TestInOrder:
-    """Links, heads, checkpoints and keys in one transaction; then what kept their files; at last what keeps commits."""
+    """Heads, checkpoints and keys in one transaction; then what kept their files; at last what keeps commits."""
 
     def test_of_some_of_a_run(self, plain: Store, main_checkout: Checkout, before: dict[str, str], done: list[list[Said]]) -> None:
         assert remove(plain, THREE) == 1
-        tip = main_checkout.refs()[layout.NOTES]
         document, tree = f"refs/checkpoints/{THREE}", f"refs/ckpt/trees/{THREE}"
         assert done == [
             [
-                (layout.NOTES, tip, before[layout.NOTES]),
                 (HEAD, before[f"refs/checkpoints/{TWO}"], before[document]),
                 (document, "", before[document]),
             ],
@@ -82,7 +79,7 @@ class TestInOrder:
         ]
         gone = {document, tree}
         after = {ref: oid for ref, oid in before.items() if ref not in gone}
-        assert main_checkout.refs() == after | {layout.NOTES: tip, HEAD: before[f"refs/checkpoints/{TWO}"]}
+        assert main_checkout.refs() == after | {HEAD: before[f"refs/checkpoints/{TWO}"]}
 
     def test_of_a_whole_run_its_key_and_what_is_known_of_it_go_too(
         self, plain: Store, main_checkout: Checkout, before: dict[str, str], done: list[list[Said]]
@@ -96,8 +93,8 @@ class TestInOrder:
         trees = [f"refs/ckpt/trees/{name}" for name in (TWO, THREE)]
         key = keys.ref_of("nightly")
         first, second = done
-        assert first[:2] == [(layout.NOTES, main_checkout.refs()[layout.NOTES], before[layout.NOTES]), (HEAD, "", before[HEAD])]
-        assert sorted(first[2:-1]) == [(ref, "", before[ref]) for ref in names]
+        assert first[0] == (HEAD, "", before[HEAD])
+        assert sorted(first[1:-1]) == [(ref, "", before[ref]) for ref in names]
         assert (first[-1], sorted(second)) == ((key, "", before[key]), [(ref, "", before[ref]) for ref in trees])
         assert not chains.known(inside(plain).repository, RUN)
         assert notes(main_checkout) == {made.git_sha: [made.id]}
@@ -106,8 +103,8 @@ class TestInOrder:
         assert remove(plain, ONE, TWO, THREE, last=[ONE]) == 3
         names = {name: f"refs/checkpoints/{name}" for name in (ONE, TWO, THREE)}
         key = keys.ref_of("nightly")
-        assert done[0][1] == (HEAD, before[names[ONE]], before[HEAD])
-        assert sorted(done[0][2:]) == [(names[name], "", before[names[name]]) for name in (TWO, THREE)]
+        assert done[0][0] == (HEAD, before[names[ONE]], before[HEAD])
+        assert sorted(done[0][1:]) == [(names[name], "", before[names[name]]) for name in (TWO, THREE)]
         assert done[1] == [(HEAD, "", before[names[ONE]]), (names[ONE], "", before[names[ONE]]), (key, "", before[key])]
         assert [ref for ref in main_checkout.refs() if ref.startswith(("refs/checkpoints", "refs/ckpt"))] == []
 
@@ -141,17 +138,7 @@ class TestInOrder:
 
 
 class TestBesideOthers:
-    """Locks, other writers, and a git that is killed."""
-
-    def test_where_one_is_not_as_it_was_all_is_looked_at_again(
-        self, plain: Store, main_checkout: Checkout, before: dict[str, str], done: list[list[Said]]
-    ) -> None:
-        other = {name: replace(each, oid="1" * 40) for name, each in listed(plain).items()}
-        assert remove(plain, TWO, THREE, listed=other) == 2
-        assert [len(each) for each in done] == [3, 4, 2]  # of the first, nothing was done
-        assert notes(main_checkout) == {main_checkout.head(): [ONE]}
-
-    @pytest.mark.parametrize("ref", [f"refs/checkpoints/{TWO}", layout.NOTES, "packed-refs"])
+    @pytest.mark.parametrize("ref", [f"refs/checkpoints/{TWO}", "packed-refs"])
     def test_where_somebody_has_a_lock_nothing_is_done(
         self, plain: Store, main_checkout: Checkout, before: dict[str, str], monkeypatch: pytest.MonkeyPatch, ref: str
     ) -> None:
@@ -165,7 +152,7 @@ class TestBesideOthers:
         assert remove(plain, TWO, THREE) == 2
         assert notes(main_checkout) == {main_checkout.head(): [ONE]}
 
-    @pytest.mark.parametrize("ref", [f"refs/checkpoints/{TWO}", layout.NOTES])
+    @pytest.mark.parametrize("ref", [f"refs/checkpoints/{TWO}"])
     def test_a_lock_that_was_left_goes_and_of_ours_none_while_they_are_held(
         self, plain: Store, main_checkout: Checkout, before: dict[str, str], monkeypatch: pytest.MonkeyPatch, ref: str
     ) -> None:
@@ -185,23 +172,7 @@ class TestBesideOthers:
         assert (seen, lock.exists()) == ([[lock.name]], False)
         assert notes(main_checkout) == {main_checkout.head(): [ONE]}
 
-    def test_notes_that_others_have_changed_are_changed_anew(
-        self, plain: Store, main_checkout: Checkout, before: dict[str, str], monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        refs, others = inside(plain).refs, ["a word of others"]
-        update = refs.update
-
-        def outrun(updates: list[Update], *steps: Callable[[], None]) -> None:
-            if updates[0].ref == layout.NOTES and others:
-                main_checkout.git("notes", "--ref=checkpoints", "append", "-m", others.pop(), "HEAD")
-            update(updates, *steps)
-
-        monkeypatch.setattr(refs, "update", outrun)
-        assert remove(plain, TWO, THREE) == 2
-        lines = main_checkout.git("notes", "--ref=checkpoints", "show", "HEAD").splitlines()
-        assert [line.split()[0] for line in lines if line] == [ONE, "a"]
-
-    @pytest.mark.parametrize("at", [0, 1])
+    @pytest.mark.parametrize("at", [0, 1, 2, 3])
     def test_a_git_that_is_killed_at_it_is_followed_by_another(
         self, plain: Store, main_checkout: Checkout, before: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, at: int
     ) -> None:
@@ -225,30 +196,6 @@ class TestWhatIsKnownAlready:
         other = {name: replace(each, oid="1" * 40) for name, each in listed(plain).items()}
         assert remove(plain, THREE, listed=other) == 1
         assert set(before) - set(main_checkout.refs()) == {f"refs/checkpoints/{THREE}", f"refs/ckpt/trees/{THREE}"}
-
-    def test_notes_are_read_before_anybody_has_to_wait(self, plain: Store, main_checkout: Checkout, before: dict[str, str]) -> None:
-        waiting: list[bool] = []
-
-        def noted() -> dict[str, list[str]]:
-            waiting.append(lock.is_ours(os.path.join(inside(plain).repository.private_dir, layout.WRITE_LOCK)))
-            return {}
-
-        assert remove(plain, TWO, THREE, noted=noted) == 2
-        assert waiting[0] is False
-        assert remove(plain, noted=noted) == 0
-        assert len(waiting) == 2
-
-    def test_notes_that_were_read_are_not_read_again(self, plain: Store, main_checkout: Checkout, before: dict[str, str]) -> None:
-        commit = main_checkout.head()
-        lines = main_checkout.git("notes", "--ref=checkpoints", "show", commit).splitlines()
-        assert remove(plain, THREE, noted=lambda: {commit: lines}) == 1
-        assert sorted(notes(main_checkout)[commit]) == [ONE, TWO]
-        other = main_checkout.git("commit-tree", "-m", "other", "HEAD^{tree}")
-        main_checkout.git("notes", "--ref=checkpoints", "copy", commit, other)
-        assert remove(plain, TWO, noted=dict) == 1  # nobody has said that another commit has a line of it
-        assert [sorted(notes(main_checkout)[each]) for each in (commit, other)] == [[ONE], [ONE, TWO]]
-        assert remove(plain, ONE) == 1
-        assert notes(main_checkout) == {other: [TWO]}
 
     def test_of_runs_that_are_known_the_heads_are_moved(self, plain: Store, main_checkout: Checkout, before: dict[str, str]) -> None:
         assert remove(plain, THREE, runs=[RUN, "20270101-000000-none"]) == 1
@@ -418,55 +365,3 @@ class TestWithoutAnIndex:
         monkeypatch.undo()
         expected = set(before) - {HEAD, f"refs/checkpoints/{THREE}", f"refs/ckpt/trees/{THREE}", keys.ref_of("nightly")}
         assert set(main_checkout.refs()) == expected
-
-
-class TestLinks:
-    def test_those_that_wait_wait_no_more(self, plain: Store, main_checkout: Checkout, before: dict[str, str]) -> None:
-        for _ in range(2):
-            plain.record("beside", {})
-        commit = main_checkout.head()
-        waiting = [line.split(" ")[0] for line in links.waiting(inside(plain).repository)[commit]]
-        assert waiting == [nth(4), nth(5)]
-        remove(plain, nth(4))
-        assert [line.split(" ")[0] for line in links.waiting(inside(plain).repository)[commit]] == [nth(5)]
-
-    def test_of_a_commit_with_more_than_its_note_names(self, plain: Store, main_checkout: Checkout, make_store: MakeStore) -> None:
-        for _ in range(25):
-            plain.record("a-complete", {})
-        inside(plain).write_links()
-        commit = main_checkout.head()
-        assert len(notes(main_checkout)[commit]) == 25
-        remove(plain, nth(1), nth(2), nth(25))
-        assert sorted(notes(main_checkout)[commit]) == [nth(number) for number in range(3, 25)]
-        remove(plain, *(nth(number) for number in range(3, 8)))
-        lines = main_checkout.git("notes", "--ref=checkpoints", "show", commit).splitlines()
-        assert sorted(line.split(" ")[0] for line in lines) == [nth(number) for number in range(8, 25)]
-
-    def test_no_other_commit_counts_nor_is_its_note_changed(self, plain: Store, main_checkout: Checkout) -> None:
-        commit = main_checkout.head()
-        for _ in range(25):
-            plain.record("a-complete", {})
-        other = main_checkout.commit()
-        for _ in range(23):
-            plain.record("a-complete", {})
-        inside(plain).write_links()
-        notes_of = ("notes", "--ref=checkpoints")
-        lines = main_checkout.git(*notes_of, "show", commit).splitlines()
-        odd = main_checkout.git(*notes_of, "show", other).replace("and 3 more", "and 5 more")
-        main_checkout.git(*notes_of, "add", "--force", "--message", odd, other)
-        remove(plain, nth(1), nth(25))
-        assert main_checkout.git(*notes_of, "show", commit).splitlines() == [
-            lines[0].replace(nth(6), nth(5)).replace("08:00:06", "08:00:05"),
-            *lines[:-2],
-            "and 3 more",
-        ]
-        assert main_checkout.git(*notes_of, "show", other) == odd
-
-    def test_where_the_notes_name_none_of_them_they_stay(
-        self, plain: Store, main_checkout: Checkout, before: dict[str, str], done: list[list[Said]]
-    ) -> None:
-        made = plain.record("beside", {})
-        del done[:]
-        remove(plain, made.id)
-        assert main_checkout.refs()[layout.NOTES] == before[layout.NOTES]
-        assert [ref for ref, *_ in done[0]] == [f"refs/checkpoints/{made.id}"]

@@ -176,25 +176,6 @@ class TestInvalid:
         assert main_checkout.refs(HEAD) == before
 
 
-class TestLinks:
-    def test_of_a_run_and_all_that_came_since_by_commit(self, plain: Store, main_checkout: Checkout) -> None:
-        plain.record("before-complete", {})
-        first = plain.record("run-started", {}, start="Add login!")
-        second = main_checkout.commit("second")
-        beside, own = plain.record("beside-complete", {}), plain.record("a  b-complete", {}, run=first.run)
-        lines = [f"{made.id} {' '.join(made.label.split())} {made.timestamp}" for made in (first, own, beside)]  # those of the run first
-        assert inside(plain).heads.links_since(str(first.run)) == {first.git_sha: lines[:1], second: lines[1:]}
-
-    def test_what_has_no_commit_has_none(self, make_checkout: object, make_store: MakeStore) -> None:
-        store = make_store(make_checkout("unborn"))  # type: ignore[operator]
-        first = store.record("run-started", {}, start="Add login!")
-        assert (first.git_sha, inside(store).heads.links_since(str(first.run))) == ("", {})
-
-    def test_a_run_that_nobody_knows_has_none(self, plain: Store) -> None:
-        plain.record("a-complete", {})
-        assert inside(plain).heads.links_since("20270115-080001-nobody") == {}
-
-
 class TestStarted:
     def test_each_try_has_another_name(self, plain: Store) -> None:
         fields: dict[str, object] = {}

@@ -84,6 +84,7 @@ def drop(checkout: Checkout) -> None:
 class TestObjects:
     def test_are_what_a_prune_gives_back(self, store: Store, checkout: Checkout) -> None:
         work(store, checkout)
+        store.write_notes()
         store.close()
         checkout.git("reflog", "expire", "--expire=now", "--all")
         checkout.git("prune", "--expire=now")
@@ -224,6 +225,7 @@ def test_an_empty_repository_takes_nothing(make_checkout: Callable[..., Checkout
 
 def test_a_bare_repository_has_all_but_a_worktree(plain: Store, main_checkout: Checkout, make_store: MakeStore, tmp_path: Path) -> None:
     work(plain, main_checkout)
+    plain.write_notes()
     plain.close()
     main_checkout.git("clone", "--quiet", "--mirror", str(main_checkout.path), str(tmp_path / "bare.git"))
     bare = make_store(tmp_path / "bare.git")

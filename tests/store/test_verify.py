@@ -44,6 +44,7 @@ def fill(checkout: Checkout, make_store: MakeStore) -> dict[str, str]:
         checkout.git("merge", "--abort")
         first = store.record("run-started", {"n": 1}, start="Add login!")
         store.record("build-complete", {"n": 2}, run=first.run)
+        store.write_notes()
     return checkout.refs()
 
 

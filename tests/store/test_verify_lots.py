@@ -57,6 +57,7 @@ def test_what_is_found_stays_the_same(
 ) -> None:
     dice = random.Random(seed)
     history(main_checkout, plain, dice)
+    plain.write_notes()
     plain.close()
     for _ in range(12 if request.config.getoption("--long") else 2):
         damage(main_checkout, dice)

@@ -56,7 +56,9 @@ COMMANDS: dict[str, Command] = {
         lambda: import_module("gitckpt.cli.commands.checkpoints.export").export, "Write one, or a run, as a file of another tool."
     ),
     "allow": Command(lambda: import_module("gitckpt.cli.commands.upkeep.allow").allow, "Let gitckpt.toml be looser than what is built in."),
-    "notes": Command(lambda: import_module("gitckpt.cli.commands.upkeep.notes").notes, "Write links that wait, for git log to show."),
+    "notes": Command(
+        lambda: import_module("gitckpt.cli.commands.upkeep.notes").notes, "Write pending notes now, so that git log shows them."
+    ),
     "verify": Command(lambda: import_module("gitckpt.cli.commands.upkeep.verify").verify, "Look at every checkpoint and all it needs."),
     "doctor": Command(lambda: import_module("gitckpt.cli.commands.upkeep.doctor").doctor, "Look for what is wrong, and name the cure."),
     "du": Command(lambda: import_module("gitckpt.cli.commands.upkeep.du").du, "Show what it takes on the disk, and what lies around."),

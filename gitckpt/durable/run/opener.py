@@ -198,11 +198,9 @@ def reopen(store: Checkpoints, run: str, **how: Unpack[How]) -> Opening:
     try:
         take_over = how.get("take_over", False)
         hold = lease_store.leases.acquire(run, how.get("holder", "a program"), how.get("lease", LENGTH), take_over=take_over)
+        crashed = not hold.is_first and (hold.before is None or hold.before.released is None)
         newest = _ours(store, run, trusted=False)  # again: until the lease was ours, somebody else may have written
         require_open(store, newest, again=again)
-        crashed = not hold.is_first and (hold.before is None or hold.before.released is None)
-        if crashed or hold.is_first:
-            store.relink(run)
         ended = _end_what_is_left(store, hold)
         with FilesLock(store.repository, hold):
             opened = resumption.resume(store, newest, how.get("directory"), is_driven=True)
@@ -265,10 +263,10 @@ def _end_what_is_left(store: Checkpoints, hold: Hold) -> tuple[str, ...]:
 
 
 def settle(store: Checkpoints, run: str) -> bool:
-    """Does what is left to do of a run that is complete, where its driver was killed in the last moment: its links, and its lease.
+    """Releases the lease of a run that is complete, where its driver was killed in the last moment.
 
     Returns:
-        Whether there was anything to be done.
+        Whether it was still held.
 
     Raises:
         NotFoundError: there is no such run.
@@ -279,11 +277,7 @@ def settle(store: Checkpoints, run: str) -> bool:
     found = store.leases.read(run)
     if found is None or found[1].released is not None or store.leases.is_held(*found):
         return False
-    hold = store.leases.acquire(run, "what a driver left undone")
-    try:
-        store.relink(run)
-    finally:
-        _give_back(hold)
+    _give_back(store.leases.acquire(run, "what a driver left undone"))
     return True
 
 

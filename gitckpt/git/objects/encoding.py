@@ -6,7 +6,7 @@ import sys
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Mapping
     from typing import Protocol
 
     class Hash(Protocol):
@@ -33,12 +33,6 @@ _digests: dict[str, Callable[[bytes], Hash]] = {}
 def object_id(kind: str, data: bytes, object_format: str) -> str:
     """Returns the oid of an object: the hash of `<kind> <size>NUL<content>` in the repository's format."""
     return object_hash(object_format, f"{kind} {len(data)}\0".encode() + data).hexdigest()
-
-
-def blob_ids(contents: Iterable[bytes], object_format: str) -> list[str]:
-    """Returns the oids of many blobs, in half the time."""
-    digest = _digest(object_format)
-    return [digest(b"blob %d\0%s" % (len(data), data)).hexdigest() for data in contents]
 
 
 def object_hash(object_format: str, data: bytes) -> Hash:
@@ -143,95 +137,6 @@ def decode_tree(data: bytes, object_format: str) -> Entries:
     if at != len(data):
         raise MalformedTree("it ends within an entry")
     return entries
-
-
-class Uniform:
-    """A tree in which all entries have one mode, and names of so many hexadecimal digits: nothing has to be taken apart.
-
-    Nobody makes one but `uniform`.
-    """
-
-    __slots__ = ("_start", "_stop", "_stride", "content", "mode")
-
-    def __init__(self, content: bytes, mode: bytes, digits: int, stride: int) -> None:
-        self.content = content
-        self.mode = mode
-        self._start = len(mode) + 1
-        self._stop = self._start + digits
-        self._stride = stride
-
-    def __len__(self) -> int:
-        return len(self.content) // self._stride
-
-    def oids(self) -> dict[str, str] | None:
-        """Returns the oids by name, in a tenth of the time that `decode_tree` takes; None where a name comes twice."""
-        start, stop, stride = self._start, self._stop, self._stride
-        text, oids = self.content.decode("latin-1"), self.content.hex()
-        places = range(0, len(text), stride)
-        found = {text[at + start : at + stop]: oids[2 * (at + stop + 1) : 2 * (at + stride)] for at in places}
-        return found if len(found) == len(places) else None
-
-    def oids_of(self, names: Sequence[bytes]) -> list[str]:
-        """Returns the oid of each of some names, which are in order; "" for one that is not there; the first of two."""
-        stop, stride = self._stop + 1, self._stride
-        return [self.content[at + stop : at + stride].hex() if is_there else "" for at, is_there in self._places(names)]
-
-    def with_oids(self, oids: Mapping[bytes, str]) -> bytes:
-        """Returns the content of this tree with other oids for some names, which are in order; one whose oid is "" goes."""
-        parts, end = [], 0
-        changes = zip(self._places(oids), oids.items(), strict=True)
-        for (at, is_there), (name, oid) in sorted(changes, key=lambda change: change[0][0]):
-            parts.append(self.content[end:at])
-            if oid:
-                parts.append(b"%s %s\0%s" % (self.mode, name, bytes.fromhex(oid)))
-            end = at + self._stride if is_there else at
-        return b"".join([*parts, self.content[end:]])
-
-    def _places(self, names: Iterable[bytes]) -> Iterator[tuple[int, bool]]:
-        """Yields where the entry of each of some names begins, or would begin, and whether it is there.
-
-        Git makes no tree that is in no order, but reads every one; whoever has made one finds what is new at its end.
-        """
-        content, start, stop, stride = self.content, self._start, self._stop, self._stride
-        there = [content[at + start : at + stop] for at in range(0, len(content), stride)]
-        is_ordered = all(map(bytes.__le__, there, there[1:]))
-        first = {} if is_ordered else {name: at for at, name in reversed([*enumerate(there)])}
-        low, count = 0, len(there)
-        for name in names:
-            high = count
-            while is_ordered and low < high:
-                middle = (low + high) // 2
-                if there[middle] < name:
-                    low = middle + 1
-                else:
-                    high = middle
-            place = low if is_ordered else first.get(name, count)
-            yield place * stride, place < count and there[place] == name
-
-
-def uniform(content: bytes, mode: bytes, digits: int, object_format: str) -> Uniform | None:
-    """Returns a tree in which all entries are alike; None for another one.
-
-    A name holds no NUL: where all entries have mode, space, digits and NUL in their places, there is no other reading.
-
-    Args:
-        content: of the tree.
-        mode: of all entries.
-        digits: of each name, hexadecimal ones.
-        object_format: "sha1" or "sha256", which says how long an oid is.
-    """
-    if digits < 1:  # trees of notes may have been made deeper than any name is long
-        return None
-    start, stop = len(mode) + 1, len(mode) + 1 + digits
-    stride = stop + 1 + oid_size(object_format)
-    count = len(content) // stride
-    if len(content) != count * stride or content[stop::stride] != bytes(count):
-        return None
-    if any(content[at::stride] != byte * count for at, byte in enumerate(b"%c" % each for each in mode + b" ")):
-        return None
-    if any(content[at::stride].strip(b"0123456789abcdef") for at in range(start, stop)):
-        return None
-    return Uniform(content, mode, digits, stride)
 
 
 def stays_within(path: bytes) -> bool:

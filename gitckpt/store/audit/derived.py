@@ -3,79 +3,59 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from operator import attrgetter
 
-from gitckpt.git.notes.editor import Notes
+from gitckpt.git.notes import Notes
 from gitckpt.model import ids
 from gitckpt.model.format import note
+from gitckpt.store import notes
 from gitckpt.store.audit.inventory import Evidence, Flaw, Link, mendable
+from gitckpt.store.audit.table import SheetRow
 from gitckpt.store.checkpoints import Checkpoints
-from gitckpt.store.links import waiting as waiting_links
 from gitckpt.store.records import entry, index, layout
 from gitckpt.store.records.entry import Entry
-from gitckpt.store.records.removal.carried import above
 
 _FIELDS = attrgetter(*(name for name in entry.FIELDS if name != "changed"))
 
 
-def links(store: Checkpoints, evidence: Evidence, driven: Collection[str], plain: dict[str, str]) -> tuple[list[Flaw], int]:
+def links(store: Checkpoints, evidence: Evidence) -> tuple[list[Flaw], int]:
     """Returns what is wrong with the notes, and how many links there are.
 
-    A checkpoint is linked where the note of any commit lists it: git carries the notes of rewritten commits over. It may wait for that, or
-    be one of those that a note only counts.
+    A checkpoint is linked where the note of any commit lists it, as git carries the notes of rewritten commits over, where that waits, or
+    where the note of its commit is full.
 
     Args:
         evidence: what there is.
-        driven: runs that somebody drives, who may have put links off.
-        plain: is given the trees of notes that list no checkpoints of other commits, and leave none out, by the digits that lead to them.
     """
-    links_waiting = waiting_links(store.repository)  # first: they may be written meanwhile
-    waiting = {note.link_id(line) for lines in links_waiting.values() for line in lines}
+    lines_waiting, removed = notes.pending(store.repository)  # first: they may be written meanwhile
+    waiting = {note.link_id(line) for lines in lines_waiting.values() for line in lines}
     waiting = {name for name in waiting if _valid(evidence, name) is not None}  # a kill leaves lines of those that were never finished
     stray: list[tuple[str, Flaw]] = []
-    crowded: set[str] = set()
+    full: set[str] = set()
     count = 0
-    trees: dict[str, str] = {}
-    odd: set[str] = set()
-    for commit, lines in Notes(store.repository, store.objects, layout.NOTES).each(trees):
-        if lines is None or not _is_plain(evidence, commit, lines):
-            odd.update(above(commit))
-        if lines is None:
-            continue
-        if note.is_crowded(lines):
-            crowded.add(commit)
-        said = note.Note(lines)
-        count += len(said.links) + said.left_out
-        for line in lines:
+    for commit, lines in Notes(store.repository, store.objects, layout.NOTES).each():
+        if lines and note.is_full(lines):
+            full.add(commit)
+        for line in lines or ():
+            if note.link_id(line) in removed and _valid(evidence, note.link_id(line)) is None:
+                continue  # the next write takes it out
+            count += ids.is_id(note.link_id(line))
             stray += ((commit, flaw) for flaw in _line(evidence, commit, line))
     stray.sort(key=lambda found: found[0])
-    missing = _missing(evidence, driven, crowded, waiting)
-    plain.update((path, tree) for path, tree in trees.items() if path not in odd)
-    waits = sum(not evidence.listed[at] for name in waiting if (at := evidence.table.find(name)) is not None)
-    return [*(flaw for _, flaw in stray), *missing], count + waits
+    unlisted = [record for at in evidence.places() if not evidence.listed[at] and (record := evidence.record(at)).git_sha]
+    count += sum(record.id in waiting or record.git_sha in full for record in unlisted)
+    missing = _missing(evidence, [record for record in unlisted if record.id not in waiting and record.git_sha not in full])
+    return [*(flaw for _, flaw in stray), *missing], count
 
 
-def _missing(evidence: Evidence, driven: Collection[str], crowded: Collection[str], waiting: Collection[str]) -> Iterator[Flaw]:
-    """Yields the checkpoints that no note lists, of commits whose notes list all."""
-    for at in evidence.places():
-        if evidence.listed[at]:
-            continue
-        record = evidence.record(at)
-        commit = record.git_sha
-        if commit in crowded or record.id in waiting or record.run in driven:
-            continue
-        if commit and evidence.kind(layout.KEEP, commit) == "commit":
-            sentence = f"the note of its commit {commit} does not list it"
+def _missing(evidence: Evidence, records: Iterable[SheetRow]) -> Iterator[Flaw]:
+    """Yields a flaw for each of some checkpoints whose commit is kept."""
+    for record in records:
+        if evidence.kind(layout.KEEP, record.git_sha) == "commit":
+            sentence = f"the note of its commit {record.git_sha} does not list it"
             new = note.link_line(record.id, record.phase, record.timestamp)
-            yield mendable("note-missing", record.ref, sentence, link=Link(commit, None, new))
-
-
-def _is_plain(evidence: Evidence, commit: str, lines: Sequence[str]) -> bool:
-    """Tells of a note what `Carried` looks for: whether it lists no checkpoints of other commits, and leaves none out."""
-    listed = [evidence.table.find(name) for name in map(note.link_id, lines) if ids.is_id(name)]
-    is_own = all(at is not None and evidence.table.valid[at] and evidence.table.commit(at) == commit for at in listed)
-    return is_own and not note.is_crowded(lines)
+            yield mendable("note-missing", record.ref, sentence, link=Link(record.git_sha, None, new))
 
 
 def _valid(evidence: Evidence, name: str) -> int | None:

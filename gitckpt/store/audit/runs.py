@@ -195,11 +195,10 @@ def audit_keys(store: Checkpoints, evidence: Evidence) -> list[Flaw]:
     return flaws
 
 
-def audit_leases(store: Checkpoints, evidence: Evidence) -> tuple[list[Flaw], set[str]]:
-    """Returns what is wrong with leases, and the runs that somebody who is alive drives; such a run may be about to start."""
+def audit_leases(store: Checkpoints, evidence: Evidence) -> list[Flaw]:
+    """Return what is wrong with leases. A run that a living process drives may be about to start."""
     runs = evidence.all_runs()
     flaws: list[Flaw] = []
-    driven: set[str] = set()
     held = evidence.below(layout.LEASES)
     for (run, ref, oid), found in zip(held, store.objects.read([oid for _, _, oid in held]), strict=True):
         try:
@@ -214,8 +213,6 @@ def audit_leases(store: Checkpoints, evidence: Evidence) -> tuple[list[Flaw], se
         if lease.is_endless(store.clock()):
             sentence = f"it is good until {lease.expires}, and says that it was renewed at {lease.renewed}: no driver says so"
             flaws.append(lasting("lease-endless", ref, sentence, f"if nobody drives the run: git ckpt resume {run} --take-over"))
-        if store.leases.is_held(oid, lease):
-            driven.add(run)
-        elif run not in runs:
+        if run not in runs and not store.leases.is_held(oid, lease):
             flaws.append(mendable("lease-orphan", ref, "its run does not exist", updates=(Update(ref, "", oid),)))
-    return flaws, driven
+    return flaws

@@ -11,27 +11,28 @@ from collections.abc import Collection, Mapping, Sequence
 
 from gitckpt.git import damage
 from gitckpt.git.damage import Counted
-from gitckpt.git.notes.editor import Notes
 from gitckpt.git.objects.encoding import object_id
 from gitckpt.git.process import GitError
-from gitckpt.git.refs import LockHeld, RefMoved, Update
+from gitckpt.git.refs import LockHeld, RefMoved
 from gitckpt.git.worktree import administration
 from gitckpt.model.errors import WorktreeError
 from gitckpt.model.finding import Finding
-from gitckpt.model.format import note
+from gitckpt.model.format.note import link_id
 from gitckpt.model.values import dataclass, replace
+from gitckpt.store import notes
 from gitckpt.store.audit import derived, inventory, objects, runs
 from gitckpt.store.audit import worktrees as audit_worktrees
 from gitckpt.store.audit.inventory import Flaw, Link
 from gitckpt.store.checkpoints import Checkpoints
-from gitckpt.store.links import Links
 from gitckpt.store.records import index, layout
 from gitckpt.store.records.removal import ends
-from gitckpt.store.records.removal.known import Known
 from gitckpt.store.worktrees import scaffold
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from gitckpt.git.objects.port import Item
+
 _LOOKS = 3
-_TRIES = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,11 +125,8 @@ def _settled(store: Checkpoints, damaged: Collection[str], only: Collection[str]
 
 def _look(store: Checkpoints, damaged: Collection[str], only: Collection[str] | None) -> _Look:
     empty = damage.empty_files(store.repository)
-    tell_removals = Known(store.index).audit()
     found = inventory.gather(store)
-    in_leases, driven = runs.audit_leases(store, found)
-    plain: dict[str, str] = {}
-    in_links, links = derived.links(store, found, driven, plain)
+    in_links, links = derived.links(store, found)
     in_worktrees, worktrees = audit_worktrees.audit(store, found)
     places = _places(found, only) if only is not None else None
     flaws = [
@@ -139,14 +137,12 @@ def _look(store: Checkpoints, damaged: Collection[str], only: Collection[str] | 
         *runs.audit_runs(store, found),
         *in_links,
         *derived.listing(store, found),
-        *in_leases,
+        *runs.audit_leases(store, found),
         *runs.audit_keys(store, found),
         *in_worktrees,
     ]
     if only is not None and places is not None:
         flaws = _about(flaws, {*only, *(found.table.commit(at) for at in places)} - {""})
-    elif not flaws:
-        tell_removals([name for name, _, _ in found.below(layout.KEEP)], plain)
     checked = {
         "checkpoints": len(found.table),
         "refs": len(found.table) + len(found.refs),
@@ -228,32 +224,18 @@ def _forget(store: Checkpoints, git_dir: str, path: str) -> list[str]:
 
 
 def _write_links(store: Checkpoints, links: Sequence[Link]) -> None:
-    there = {ref.removeprefix(layout.CHECKPOINTS) for ref, _ in store.refs.each(layout.CHECKPOINTS)}
-    by_commit: dict[str, list[Link]] = {}
+    by_commit: dict[str, list[str]] = {}
     for link in links:
-        if link.new is None or note.link_id(link.new) in there:  # else it was removed meanwhile
-            by_commit.setdefault(link.commit, []).append(link)
+        if link.new is not None:
+            by_commit.setdefault(link.commit, []).append(link.new)
+    gone = {link_id(link.old) for link in links if link.new is None and link.old is not None}
 
-    def change(commit: str, lines: list[str]) -> list[str]:
-        instead = {link.old: link.new for link in by_commit[commit] if link.old is not None}
-        kept = [instead.get(line, line) for line in lines]
-        new = [link.new for link in by_commit[commit] if link.old is None and link.new is not None]
-        there = [line for line in dict.fromkeys(kept) if line is not None]
-        return note.merged(commit, there, new, Links(store.repository, store.objects).origins)
-
-    notes = Notes(store.repository, store.objects, layout.NOTES)
-    for _ in range(_TRIES):
-        tip = store.refs.read(layout.NOTES) or ""
-        new_tip, written = notes.edited(tip, list(by_commit), change, store.clock())
-        made = [object_id(kind, data, store.repository.object_format) for kind, data in written]
+    def make_room(items: Sequence[Item]) -> None:
+        made = [object_id(kind, data, store.repository.object_format) for kind, data in items]
         for oid in damage.unreadable(store.repository, made):  # or one that is the same as before would stay as it is
             damage.move_aside(store.repository, oid)
-        store.objects.write(written)
-        if new_tip == tip:
-            return
-        with contextlib.suppress(RefMoved):
-            store.refs.update([Update(layout.NOTES, new_tip, tip)])
-            return
+
+    notes.write(store.repository, store.objects, store.refs, store.clock(), links=by_commit, gone=gone, prepared=make_room)
 
 
 def _discard_index(store: Checkpoints) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 
 from gitckpt.git.files.ref_files import plain
-from gitckpt.git.notes.editor import Notes
+from gitckpt.git.notes import Notes
 from gitckpt.git.repository import Repository
 from gitckpt.model import ids
 from gitckpt.model.arguments import require_text
@@ -14,7 +14,7 @@ from gitckpt.model.errors import AmbiguousError, CkptError, NotFoundError, Usage
 from gitckpt.model.format import note
 from gitckpt.model.names import closest
 from gitckpt.model.readers.fence import fenced
-from gitckpt.store import links, roster
+from gitckpt.store import notes, roster
 from gitckpt.store.records import heads, layout, owner
 from gitckpt.store.records.entry import Entry, Query
 from gitckpt.store.records.index import Index
@@ -50,10 +50,11 @@ def linked(commit: str, repository: Repository, objects: Objects, index: Index) 
         commit: its full oid; "" for those made before there was any.
     """
     ids.require_oid_or_unborn(commit)
-    waiting = links.waiting(repository).get(commit, [])  # first: what is written meanwhile is in the notes
+    waiting = notes.waiting(repository).get(commit, [])  # first: what is written meanwhile is in the notes
     lines = Notes(repository, objects, layout.NOTES).lines([commit]).get(commit, [])
-    listed = index.select(Query(ids=[note.link_id(line) for line in (*lines, *waiting)]))
-    commits = {commit, *note.commits(lines, (entry.git_sha for entry in listed))}
+    listed = index.select(Query(ids=list(map(note.link_id, (*lines, *waiting)))))
+    # A commit has taken the place of those whose checkpoints its note lists; where these are too many, it lacks some of them.
+    commits = {commit, *(entry.git_sha for entry in listed if note.is_full(lines))} - {""} or {""}
     own = [entry.id for each in commits for entry in index.select(Query(git_sha=each))]
     return index.select(Query(ids=[*(entry.id for entry in listed), *own]))
 

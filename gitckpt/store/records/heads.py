@@ -149,14 +149,6 @@ class Heads:
         if run not in self._moved:
             self.move_up(run)
 
-    def links_since(self, run: str) -> dict[str, list[str]]:
-        """Returns the note lines of a run and of all that was recorded since it began, by commit."""
-        from gitckpt.store.records.entry import Query
-
-        own = self._index().select(Query(run=run))
-        since = self._index().select(Query(since=own[-1].time)) if own else []
-        return layout.link_lines({entry.id: entry for entry in reversed([*since, *own])}.values())
-
     def is_there(self, run: str) -> bool:
         """Tells whether a run exists; a head that a kill left out is made."""
         if self._refs.read(layout.RUNS + run) is None:

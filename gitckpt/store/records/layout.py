@@ -9,7 +9,7 @@ from gitckpt.git.objects.encoding import OVERSIZED
 from gitckpt.git.refs import Update
 from gitckpt.model import ids
 from gitckpt.model.format.note import link_line
-from gitckpt.store import links
+from gitckpt.store import notes
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from gitckpt.model.checkpoint import Checkpoint
     from gitckpt.store.records.entry import Entry
 
-CHECKPOINTS = links.CHECKPOINTS
+CHECKPOINTS = notes.CHECKPOINTS
 TREES = "refs/ckpt/trees/"
 OPERATIONS = "refs/keep/ckpt-operations/"
 ORIGINALS = "refs/ckpt/originals/"
@@ -29,7 +29,7 @@ KEEP = "refs/keep/ckpt/"
 RUNS = "refs/ckpt/runs/"
 LEASES = "refs/ckpt/leases/"
 KEYS = "refs/ckpt/keys/"
-NOTES = links.NOTES
+NOTES = notes.NOTES
 
 HOLDERS = (TREES, OPERATIONS, ORIGINALS)
 """Where each checkpoint has refs of its own that keep alive what it needs, in write order."""

@@ -15,8 +15,7 @@ from gitckpt.git.process import GitError
 from gitckpt.git.refs import LockHeld, RefMoved, Update
 from gitckpt.model.errors import BusyError, NotFoundError
 from gitckpt.model.format import document, note
-from gitckpt.store import links, roster
-from gitckpt.store.links import Links
+from gitckpt.store import notes, roster
 from gitckpt.store.records import keep, layout
 
 TYPE_CHECKING = False
@@ -48,12 +47,8 @@ if TYPE_CHECKING:
 PATIENCE = 30.0
 """How long a record is tried against other writers, in seconds."""
 
-_LINK_TRIES = 20
 _MANY = 64
 """From so many objects on, they are flushed before refs are locked: other writers must not wait for that."""
-
-_WORTH_IT = 3
-"""For so many links that a store has left waiting it writes notes when it is closed, however soon: for fewer it would cost too much."""
 
 
 class FilesPruned(BusyError):
@@ -143,24 +138,15 @@ class Recorder:
         self._repository = repository
         self._objects = objects
         self._refs = refs
-        self._links = Links(repository, objects)
         self._written: dict[str, tuple[str, dict[str, Any]]] = {}
-        self._barred_at = float("-inf")
         self._line: keep.Line | None = None
         self._turn = RLock()  # what it remembers belongs to one thread at a time
 
-    def record(
-        self,
-        proposal: Proposal,
-        instant: int,
-        then: Sequence[Proposal] = (),
-        needs: Sequence[str] = (),
-    ) -> None:
+    def record(self, proposal: Proposal, then: Sequence[Proposal] = (), needs: Sequence[str] = ()) -> None:
         """Writes a checkpoint, flushed to the disk.
 
         Args:
             proposal: what shall be recorded; its fields are those of the document afterwards.
-            instant: now, in microseconds since the epoch.
             then: what follows it in its run, in order, in the same transaction, with its commit and files, and states of their own.
             needs: objects that git has written for the snapshot, to flush before the refs move.
 
@@ -178,7 +164,6 @@ class Recorder:
         deadline = time.monotonic() + PATIENCE
         attempt = 0
         with self._turn, layout.turn(self._repository):
-            due = self._links.is_due(instant) and time.monotonic() - self._barred_at >= links.INTERVAL
             while True:
                 attempt += 1
                 head, before, carried = self._place(proposal)
@@ -186,8 +171,7 @@ class Recorder:
                 for each in then:
                     made.append((each, each.document(made[-1][0].fields, made[-1][0].state or {})))
                 try:
-                    with_links = due and attempt <= _LINK_TRIES
-                    blob = self._write(made, head, instant, needs, with_links=with_links, again=attempt > 1)
+                    blob = self._write(made, head, needs, again=attempt > 1)
                     if proposal.fields.get("run"):
                         self._written[proposal.fields["run"]] = blob, dict(made[-1][0].fields)
                     return
@@ -195,10 +179,6 @@ class Recorder:
                     hopeless = [each for each, _ in made if not self._may_succeed(each, error, attempt)]
                     if hopeless or time.monotonic() > deadline:
                         raise
-                except LockHeld as error:
-                    if layout.NOTES not in error.path:
-                        raise
-                    attempt, self._barred_at = _LINK_TRIES, time.monotonic()
                 time.sleep(os.urandom(1)[0] / 256 * 0.002 * min(attempt, 20))  # jitter; importing `random` takes 5 ms
 
     def _may_succeed(self, proposal: Proposal, error: RefMoved, attempt: int) -> bool:
@@ -209,45 +189,6 @@ class Recorder:
         if attempt == 1 or fields["id"] in error.message:
             layout.require_free(self._repository, fields["id"])
         return not (proposal.starts_run and self._repository.cat_file.info(layout.RUNS + fields["run"]) is not None)
-
-    def write_links(self, instant: int, more: dict[str, list[str]] | None = None) -> bool:
-        """Writes the links that wait, and others.
-
-        Args:
-            instant: now, in microseconds since the epoch.
-            more: more note lines by commit, of checkpoints that are there.
-
-        Returns:
-            Whether there was anything to write.
-
-        Raises:
-            BusyError, GitError: they could not be written; what waits goes on waiting.
-        """
-        if not more and not links.is_any_waiting(self._repository):
-            return False
-        deadline = time.monotonic() + PATIENCE
-        with self._turn, layout.turn(self._repository):
-            while True:
-                updates: list[Update] = []
-                self._objects.write(self._links.edit(more or {}, instant, updates))
-                try:
-                    if updates:
-                        self._refs.update(updates)
-                except RefMoved:
-                    if time.monotonic() > deadline:
-                        raise
-                else:
-                    self._links.written(instant)
-                    return bool(updates)
-
-    def write_many_links(self, clock: Callable[[], int]) -> None:
-        """Writes the links that wait if this recorder has left many there, or some a while ago. Errors: as `write_links`.
-
-        Args:
-            clock: tells the time, in microseconds since the epoch.
-        """
-        if self._links.put_off and (self._links.put_off >= _WORTH_IT or self._links.is_due(clock())):
-            self.write_links(clock())
 
     def _place(self, proposal: Proposal) -> tuple[str, dict[str, Any] | None, dict[str, Any]]:
         """Returns the blob that the run's head points to, "" where there is none; the keys of that checkpoint; its state if wanted."""
@@ -278,10 +219,8 @@ class Recorder:
         self,
         made: Sequence[tuple[Proposal, bytes]],
         head: str,
-        instant: int,
         needs: Sequence[str],
         *,
-        with_links: bool,
         again: bool,
     ) -> str:
         """Writes objects and refs of checkpoints, once; returns the oid of the last document. Errors: as `record`."""
@@ -290,15 +229,12 @@ class Recorder:
         line = self._line_of(commit, again=again) if commit else None
         updates = [*made[0][0].fences(), *layout.new_refs(documents, head, line.update if line is not None else None)]
         needed: list[Item] = [("blob", data) for _, data in made]
-        derived: list[Item] = []
-        if commit:
-            lines = {commit: [note.link_line(new["id"], new["phase"], new["timestamp"]) for new, _ in documents]}
-            waits = self._links.wait(lines)  # before the refs: a kill leaves a line too many
-            with_links = with_links or not (waits or again)
-            derived = self._links.edit(lines, instant, updates) if with_links else []
+        if commit:  # before the refs: a kill leaves a line too many
+            lines = [note.link_line(new["id"], new["phase"], new["timestamp"]) for new, _ in documents]
+            notes.append(self._repository, {commit: lines})
         flushed = any((new.get("worktree") or {}).get("operation") for new, _ in documents)
         roster.note(self._repository, [(new["id"], oid) for new, oid in documents], is_apart=made[0][0].is_apart, flushed=flushed)
-        self._objects.write([*needed, *derived], flushed=False)
+        self._objects.write(needed, flushed=False)
         guard, noted = made[0][0].guard, list[str]()
         if fields.get("run") and made[0][0].is_ours:
             from gitckpt.store import chains  # what commits outside of runs never need
@@ -322,12 +258,10 @@ class Recorder:
                 raise
             if (fields.get("worktree") or {}).get("tree") in lost:
                 raise FilesPruned from None
-            self._objects.write([*needed, *derived])
+            self._objects.write(needed)
             self._apply(updates, line, meanwhile)
         if self._lost(updates):
-            self._objects.write([*needed, *derived])
-        if commit:
-            self._links.recorded(len(made), instant, with_notes=with_links)
+            self._objects.write(needed)
         if line is not None:
             line.follow_up(self._refs.update)
             self._line = line.recorded()

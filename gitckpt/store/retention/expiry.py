@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import contextlib
+from itertools import chain
 
 from gitckpt.git.graph import reachability
-from gitckpt.git.notes.editor import Notes
+from gitckpt.git.notes import Notes
 from gitckpt.model import policy
 from gitckpt.model.checkpoint import HOOK_TRIGGERS, MANUAL, SAFETY, SUBMODULE
 from gitckpt.model.errors import BusyError, CkptError
 from gitckpt.model.format import note
 from gitckpt.model.policy import ALL, Candidate, Decision, Newest, Place, Policy
 from gitckpt.model.values import dataclass, replace
-from gitckpt.store import chains, links, roster
+from gitckpt.store import chains, notes, roster
 from gitckpt.store.records import keys, layout
 from gitckpt.store.records.entry import Entry, Query
-from gitckpt.store.records.removal.carried import Carried
 from gitckpt.store.retention import runs as run_expiry
 from gitckpt.store.retention import sweep, thinning, worktree
 from gitckpt.store.retention.runs import Fate
@@ -24,7 +24,7 @@ from gitckpt.store.submodules import keeper
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Mapping, Sequence
     from typing import Any
 
     from gitckpt.store.checkpoints import Checkpoints
@@ -55,7 +55,6 @@ def expire(
     *,
     dry_run: bool = False,
     progress: Callable[[str], None] = lambda _: None,
-    all_walked: bool = False,
 ) -> Expired:
     """Removes the checkpoints and runs that a policy lets go, and progress within phases that are complete; finishes what was interrupted.
 
@@ -67,7 +66,6 @@ def expire(
         rules: the policy.
         dry_run: whether to decide only.
         progress: is told what is being done, a few words at a time.
-        all_walked: as for `Checkpoints.settle`: for maintenance, which nobody waits for.
 
     Raises:
         BusyError, GitError: as `Checkpoints.remove`, where no checkpoint is to blame; what was removed until then stays removed, the
@@ -77,16 +75,15 @@ def expire(
         progress("clearing away what was interrupted")
         _finish(store)
     total, _ = store.index.sizes()
-    noted = _carried(store)
     failed: dict[str, CkptError] = {}
-    alone = expire_alone(store, rules, dry_run=dry_run, progress=progress, noted=noted, failed=failed)
+    alone = expire_alone(store, rules, dry_run=dry_run, progress=progress, failed=failed)
     runs, by_run = run_expiry.decide(store, rules)
-    runs = run_expiry.foresee(store, runs) if dry_run else run_expiry.remove(store, by_run, runs, progress, settled=False, noted=noted)
+    runs = run_expiry.foresee(store, runs) if dry_run else run_expiry.remove(store, by_run, runs, progress, settled=False)
     squashed = run_expiry.squashed(store, {fate.run for fate in runs if fate.expires})
     if not dry_run:
         if squashed:
             progress(f"removing {len(squashed)} checkpoints of phases that are complete")
-            failed |= _remove_each(store, squashed.keys(), noted)
+            failed |= _remove_each(store, squashed.keys())
         for fate in runs:
             if fate.failure is not None:
                 stay = (entry.id for entry in by_run[fate.run] if entry.id not in fate.keeps)
@@ -100,7 +97,7 @@ def expire(
             if is_alone:  # a record in progress has its line before its refs
                 roster.forget_others(store.repository, store.index.oids)
         with contextlib.suppress(BusyError):  # the next one does it
-            store.remover().settle(all_walked=all_walked)
+            store.remover().settle()
         keeper.sweep(store)
         for sentence in worktree.finish(store.repository):
             store.announce(sentence)
@@ -118,35 +115,29 @@ def expire(
     return Expired(gone, runs, frozenset(squashed), total, stuck)
 
 
-def _remove_each(store: Checkpoints, ids: Collection[str], noted: Carried, **known: Any) -> dict[str, CkptError]:
+def _remove_each(store: Checkpoints, ids: Collection[str], **known: Any) -> dict[str, CkptError]:
     """Remove checkpoints; return the errors of those that cannot be deleted, by id, after all others are gone.
 
     Args:
         ids: of the checkpoints.
-        noted: the notes that list checkpoints of other commits.
         known: what else is known, as for `Checkpoints.remove`.
 
     Raises:
         BusyError, GitError: as `Checkpoints.remove`, where no checkpoint is to blame.
     """
     failed: dict[str, CkptError] = {}
-    how = {"notes": noted.notes, "noted": noted, **known}
     while left := set(ids).difference(failed):
         try:
-            store.remove(left, settled=False, **how)
+            store.remove(left, settled=False, **known)
             break
         except CkptError as error:
             stuck = run_expiry.blamed(error, left)
             if not stuck:
                 raise
             failed |= dict.fromkeys(stuck, error)
-            how = {}  # the notes may have changed: nothing is known any more
+            known = {}  # what was listed may have changed
     # What keeps objects alive may be all that could not be deleted: the next removal does it.
     return {id_: error for id_, error in failed.items() if store.refs.read(layout.CHECKPOINTS + id_) is not None}
-
-
-def _carried(store: Checkpoints) -> Carried:
-    return Carried(Notes(store.repository, store.objects, layout.NOTES), store.index)
 
 
 def _finish(store: Checkpoints) -> None:
@@ -163,7 +154,6 @@ def expire_alone(
     *,
     dry_run: bool = False,
     progress: Callable[[str], None] = lambda _: None,
-    noted: Carried | None = None,
     failed: dict[str, CkptError] | None = None,
 ) -> list[tuple[Entry, Decision]]:
     """Removes the checkpoints outside of runs that a policy lets go: `expire` looks after the others.
@@ -172,7 +162,6 @@ def expire_alone(
         rules: the policy.
         dry_run: whether to decide only.
         progress: as for `expire`.
-        noted: the notes that list checkpoints of other commits, where the caller needs them as well.
         failed: takes in what goes and cannot be deleted, by id.
 
     Returns:
@@ -181,7 +170,6 @@ def expire_alone(
     Raises:
         BusyError, GitError: as `Checkpoints.remove`.
     """
-    noted = noted or _carried(store)
     if not dry_run:
         with contextlib.suppress(BusyError):  # they go on waiting
             store.write_links()
@@ -192,7 +180,7 @@ def expire_alone(
     decisions = policy.apply(candidates, rules, newest, now=now)
     doubtful = [entry for entry, decision in zip(entries, decisions, strict=True) if not decision.expires]
     least = min(rules.rewritten_older_than, rules.older_than)
-    rewritten = _rewritten(store, [entry for entry in doubtful if now - entry.time >= least], noted)
+    rewritten = _rewritten(store, [entry for entry in doubtful if now - entry.time >= least])
     if rewritten:
         candidates = [replace(each, rewritten=True) if each.id in rewritten else each for each in candidates]
         decisions = policy.apply(candidates, rules, newest, now=now)
@@ -203,7 +191,7 @@ def expire_alone(
     if gone and not dry_run:
         progress(f"removing {len(gone)} checkpoints")
         listed = {entry.id: entry for entry, _ in gone}
-        stuck = _remove_each(store, listed.keys(), noted, runs=(), listed=listed)
+        stuck = _remove_each(store, listed.keys(), runs=(), listed=listed)
         if failed is not None:
             failed |= stuck
     return gone
@@ -283,27 +271,21 @@ def _tagged(store: Checkpoints) -> set[str]:
     return set(store.refs.list("refs/tags", fields="%(objectname) %(*objectname)").decode("ascii").split())
 
 
-def _rewritten(store: Checkpoints, entries: Sequence[Entry], noted: Carried) -> set[str]:
+def _rewritten(store: Checkpoints, entries: Sequence[Entry]) -> set[str]:
     """Returns the ids of checkpoints by hooks whose commit was rewritten: no branch leads to it, and the note of another one lists them."""
     mine = {entry.id: entry.git_sha for entry in entries if entry.trigger in HOOK_TRIGGERS and entry.git_sha}
-    books = (noted(), links.waiting(store.repository)) if mine else ()
-    mine = _elsewhere(mine, books)
+    mine = _elsewhere(store, mine) if mine else {}
     there = set(store.repository.cat_file.known(sorted(set(mine.values()))))
     tips = thinning.heads(store) if there else set()
     outside = reachability.outside(store.repository.git, there - tips, tips)
-    commits = {checkpoint: commit for checkpoint, commit in mine.items() if commit in outside or commit not in there}
-    if not commits:
-        return set()
-    return set(_elsewhere(commits, books))
+    return {checkpoint for checkpoint, commit in mine.items() if commit in outside or commit not in there}
 
 
-def _elsewhere(commits: Mapping[str, str], books: Iterable[Mapping[str, Sequence[str]]]) -> dict[str, str]:
-    """Returns those of some checkpoints, each with its commit, that lines of another commit list, or may count."""
-    found: set[str] = set()
-    for lines_by_commit in books:
-        for commit, lines in lines_by_commit.items():
-            found.update(name for name in map(note.link_id, lines) if commits.get(name, commit) != commit)
-            if note.is_crowded(lines):  # which has not every checkpoint of the commits that it stands for
-                left = note.commits(lines, (commits.get(note.link_id(line), "") for line in lines)) - {commit}
-                found.update(checkpoint for checkpoint, own in commits.items() if own in left)
-    return {checkpoint: commits[checkpoint] for checkpoint in found}
+def _elsewhere(store: Checkpoints, commits: Mapping[str, str]) -> dict[str, str]:
+    """Returns those of some checkpoints, each with its commit, of whose commit a line has been carried to another one."""
+    waiting = notes.waiting(store.repository)
+    written = Notes(store.repository, store.objects, layout.NOTES).each()
+    carried: set[str] = set()
+    for commit, lines in chain(waiting.items(), written):
+        carried.update(commits.get(name, commit) for name in map(note.link_id, lines or ()) if commits.get(name, commit) != commit)
+    return {checkpoint: commit for checkpoint, commit in commits.items() if commit in carried}

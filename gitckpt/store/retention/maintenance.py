@@ -64,7 +64,7 @@ def maintain(repository: Repository) -> None:
             if doubt is not None:
                 log.append(repository, f"maintenance: {doubt}")
             policy = NOTHING_EXPIRES if doubt is not None or found.problem else found.policy
-            expired = expiry.expire(store, policy, all_walked=True)
+            expired = expiry.expire(store, policy)
         pack(repository)
         collect(repository)
         if expired.failed:
@@ -94,7 +94,7 @@ def settle(repository: Repository) -> None:
     """Has refs keep what is below where history was cut off, for a hook; what fails is for the log, and is done by what follows."""
     try:
         with Checkpoints(repository, adapter="plumbing") as store:
-            store.remover().settle(all_walked=True)
+            store.remover().settle()
     except CkptError as error:
         log.append(repository, f"what is below where history was cut off may not be kept yet: {error.message}")
 

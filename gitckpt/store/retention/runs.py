@@ -33,7 +33,6 @@ if TYPE_CHECKING:
     from gitckpt.store.config.settings import Settings
     from gitckpt.store.leases.leases import Hold
     from gitckpt.store.records.entry import Entry
-    from gitckpt.store.records.removal.withdrawal import Noted
 
 _REF = re.compile(r"refs/(?:[\w-]+/)+([\w-]+)")
 
@@ -161,7 +160,6 @@ def remove(
     progress: Callable[[str], None] = lambda _: None,
     *,
     settled: bool = True,
-    noted: Noted | None = None,
 ) -> list[Fate]:
     """Removes the runs that expire; returns what became of each run.
 
@@ -170,7 +168,6 @@ def remove(
         fates: what was decided.
         progress: is told what is being done, a few words at a time.
         settled: as for `Remover.remove`.
-        noted: returns the notes that list checkpoints of other commits, where the caller needs them as well.
 
     Raises:
         BusyError, GitError: as `Checkpoints.remove`, where no run is to blame; each run is then as it was, or its checkpoints,
@@ -192,7 +189,7 @@ def remove(
                 else:
                     reason = _take_apart(store, fate.run, chains[fate.run][-1], now.get(fate.run), rules)
                 done[fate.run] = fate if reason is None else replace(fate, expires=False, reason=reason)
-            going = _delete(store, chains, [fate for fate in some if done[fate.run].expires], done, progress, settled=settled, noted=noted)
+            going = _delete(store, chains, [fate for fate in some if done[fate.run].expires], done, progress, settled=settled)
             _forget(store, {fate.run: held.pop(fate.run) for fate in going if not fate.keeps})
         finally:
             for hold in held.values():
@@ -208,7 +205,6 @@ def _delete(
     progress: Callable[[str], None],
     *,
     settled: bool,
-    noted: Noted | None,
 ) -> list[Fate]:
     """Delete the checkpoints of runs whose worktrees are gone; return the runs that are gone.
 
@@ -222,7 +218,7 @@ def _delete(
             return going
         progress(f"removing {len(gone)} checkpoints of runs")
         try:
-            store.remove(gone.keys(), settled=settled, noted=noted, runs=[fate.run for fate in going], last=last)
+            store.remove(gone.keys(), settled=settled, runs=[fate.run for fate in going], last=last)
             return going
         except CkptError as error:
             stuck = {gone.get(name, name) for name in blamed(error, gone.keys() | {fate.run for fate in going})}
@@ -232,7 +228,6 @@ def _delete(
                 if fate.run in stuck:
                     done[fate.run] = replace(fate, expires=False, reason=error.message, failure=error)
             going = [fate for fate in going if fate.run not in stuck]
-            noted = None  # the notes may have changed
 
 
 def blamed(error: CkptError, names: Collection[str]) -> set[str]:

@@ -68,6 +68,7 @@ def list_(
             problems = store.problems()
             changed = store.changed_files(entries)
             replaced = store.replaced(entries)
+            store.write_notes(only_if_due=True)
         now = times.now()
     if as_json:
         report = {

@@ -90,7 +90,7 @@ def save(
 def _settle(store: Checkpoints) -> None:
     """Has refs keep what is below where history was cut off; the maintenance that follows does the same again, and notes how it went."""
     try:
-        store.remover().settle(all_walked=True)
+        store.remover().settle()
     except CkptError as error:
         store.announce(f"what is below where history was cut off may not be kept yet: {error.message}")
 

@@ -7,9 +7,9 @@ from gitckpt.cli.screen import terminal
 
 
 def notes() -> None:
-    """Write the links that wait into the notes, for git log --notes=checkpoints to show.
+    """Write pending notes now, so that git log --notes=checkpoints shows them.
 
-    A checkpoint does so by itself where no other one has in the last minute, and so does the daily maintenance.
+    git ckpt save and list do so where no notes were written in the last minute, and the daily maintenance does as well.
     """
     with open_store() as store, terminal.Waiting("writing notes"):
         is_written = store.write_notes()

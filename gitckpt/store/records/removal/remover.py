@@ -8,27 +8,24 @@ from __future__ import annotations
 import contextlib
 import os
 import time
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
+from functools import partial
 
 from gitckpt.git.files import premises
-from gitckpt.git.notes.editor import Notes
 from gitckpt.git.refs import LockHeld, RefMoved, Refs, Update
 from gitckpt.git.repository import Repository
 from gitckpt.model.errors import CkptError
 from gitckpt.model.ids import is_id
 from gitckpt.model.readers.fence import fenced
-from gitckpt.store import chains, links
+from gitckpt.store import chains, notes
 from gitckpt.store.records import keys, layout
 from gitckpt.store.records.entry import Entry, Query
 from gitckpt.store.records.index import Index
 from gitckpt.store.records.removal import ends
-from gitckpt.store.records.removal.known import Known
-from gitckpt.store.records.removal.withdrawal import Withdrawal
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from gitckpt.git.objects.port import Objects
-    from gitckpt.store.records.removal.withdrawal import Noted
 
 PATIENCE = 30.0
 """How long a removal is tried against other writers, in seconds."""
@@ -57,25 +54,20 @@ class Remover:
     """Removes checkpoints of a repository.
 
     Args:
-        notes: the notes that link commits to checkpoints.
         index: says which run a checkpoint belongs to.
     """
 
-    def __init__(self, repository: Repository, objects: Objects, refs: Refs, notes: Notes, index: Index) -> None:
+    def __init__(self, repository: Repository, objects: Objects, refs: Refs, index: Index) -> None:
         self._repository = repository
         self._journal = os.path.join(repository.make_private_dir(), _BEGUN)
         self._objects = objects
         self._refs = refs
-        self._notes = notes
         self._index = index
-        self._known = Known(index)
 
     def remove(
         self,
         ids: Collection[str],
-        instant: int,
         *,
-        noted: Noted | None,
         runs: Collection[str] | None,
         listed: Mapping[str, Entry] | None,
         last: Collection[str],
@@ -85,8 +77,6 @@ class Remover:
 
         Args:
             ids: the last parts of their refs.
-            instant: now, in microseconds since the epoch.
-            noted: returns the lines of the notes that list checkpoints of other commits (`Carried`), where the caller needs them as well.
             runs: the runs that the checkpoints belong to, where the caller knows them.
             listed: each of the checkpoints by its id, where the caller has listed them already.
             last: those of them that go in a transaction of their own, after the others.
@@ -103,19 +93,15 @@ class Remover:
         wanted = {name for name in ids if not layout.is_foreign(layout.CHECKPOINTS + name)}
         deadline = time.monotonic() + PATIENCE
         gone = 0
-        if wanted and noted is not None:
-            noted()  # all notes may have to be read, the first time, and whoever commits meanwhile would wait for the lock of writers
         while True:
             there = self._existing(wanted, listed)
             checkpoints = there[layout.CHECKPOINTS]
             try:
                 with layout.turn(self._repository):
-                    notes = (self._repository, self._objects, self._notes, self._index)
-                    withdrawal = Withdrawal(*notes, gone=checkpoints.keys(), instant=instant, noted=noted, listed=listed)
                     if any(there[space] for space in layout.HOLDERS):
                         self._begin(wanted)
-                    self._delete(checkpoints, runs, withdrawal, last)
-                    links.forget(self._repository, checkpoints.keys())
+                    notes.append(self._repository, {}, checkpoints.keys())  # first: a kill leaves a line too many
+                    self._delete(checkpoints, runs, last)
                 gone += len(checkpoints)
                 self.finish({name for space in layout.HOLDERS for name in there[space]})
                 if wanted and settled:
@@ -124,21 +110,23 @@ class Remover:
             except RefMoved:
                 if time.monotonic() > deadline:
                     raise
-                noted = listed = None
+                listed = None
                 continue
             return gone
 
-    def _delete(self, checkpoints: Mapping[str, str], runs: Collection[str] | None, withdrawal: Withdrawal, last: Collection[str]) -> None:
+    def _delete(self, checkpoints: Mapping[str, str], runs: Collection[str] | None, last: Collection[str]) -> None:
         """Deletes the refs of checkpoints and moves the heads of runs off them; in two transactions where some go last."""
         heads = self._new_heads(checkpoints, runs)
         early = {name: oid for name, oid in checkpoints.items() if name not in last} if last else {}
         if early and len(early) < len(checkpoints):
             before = self._new_heads(early, runs)  # of those that lag behind
-            withdrawal.apply(self._refs.update, [*before, *_deletions(early)])
+            self._refs.update([*before, *_deletions(early)])
             checkpoints = {name: oid for name, oid in checkpoints.items() if name in last}
             heads = self._new_heads(checkpoints, runs) if before else heads
         over = {head.ref.removeprefix(layout.RUNS) for head in heads if not head.new}
-        withdrawal.apply(self._refs.update, [*heads, *_deletions(checkpoints), *keys.of_runs(self._refs, self._objects, over)])
+        updates = [*heads, *_deletions(checkpoints), *keys.of_runs(self._refs, self._objects, over)]
+        if updates:
+            self._refs.update(updates)
         for run in over:
             chains.forget(self._repository, run)
 
@@ -178,25 +166,16 @@ class Remover:
         if held:
             self._refs.update(held)
 
-    def settle(self, *, all_walked: bool = False) -> None:
+    def settle(self) -> None:
         """Finishes removals, moves the refs that keep commits down to those that checkpoints still need, and drops those that others reach.
 
-        Args:
-            all_walked: as for `ends.settle`.
-
         Raises:
-            RefMoved: somebody else was faster.
+            RefMoved: another writer was faster.
             LockHeld, GitError: git refused; each commit that is needed is kept.
         """
         self.finish()
         with layout.turn(self._repository):
-            ends.settle(
-                self._repository,
-                self._refs.update,
-                self._commits,
-                known=self._known,
-                all_walked=all_walked,
-            )
+            ends.settle(self._repository, self._refs.update, self._commits)
 
     def _begin(self, ids: Collection[str]) -> None:
         """Notes what is about to be removed. On a full disk that is not possible, and removing all the more needed."""
@@ -227,16 +206,27 @@ class Remover:
         except CkptError:
             return None
 
+    def _entries(self, query: Query) -> Sequence[Entry]:
+        """Returns what the index has; nothing where it cannot be made, as what is to be removed may be the reason for that.
+
+        The head of a run that was to move then goes: whoever reads the run takes the newest checkpoint that is left, and `verify --repair`
+        puts it back.
+        """
+        try:
+            return fenced(layout.CHECKPOINTS, partial(self._index.select, query))
+        except CkptError:
+            return ()
+
     def _new_heads(self, gone: Mapping[str, str], runs: Collection[str] | None) -> list[Update]:
         """Returns the updates that move heads of runs off checkpoints that go."""
         updates = []
         if runs is None:
-            entries = self._known.entries(Query(ids=list(gone)))
+            entries = self._entries(Query(ids=list(gone)))
             runs = {entry.run for entry in entries if entry.run}
             if len(entries) < len(gone):  # where a document cannot be read, only the head tells whose it was
                 runs |= self._headed_by(set(gone.values()))
         newest: dict[str, str] = {}
-        for entry in self._known.entries(Query(runs=sorted(runs))) if runs else ():
+        for entry in self._entries(Query(runs=sorted(runs))) if runs else ():
             if entry.run and entry.id not in gone:
                 newest.setdefault(entry.run, entry.oid)
         for run in sorted(runs):

@@ -1,4 +1,4 @@
-"""Links that wait: how little is written, that nothing is lost meanwhile, and what a kill or damage leaves."""
+"""Notes: when they are written, that they follow rewritten commits, and what a kill or damage leaves."""
 
 from __future__ import annotations
 
@@ -6,15 +6,16 @@ import os
 import threading
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from gitckpt.git.notes import Notes
 from gitckpt.git.repository import discover
 from gitckpt.model.policy import Policy
-from gitckpt.store import links
+from gitckpt.store import notes as store_notes
 from gitckpt.store.audit.verification import verify
 from gitckpt.store.checkpoints import Checkpoints
-from gitckpt.store.records import recorder
 from gitckpt.store.records.recorder import Recorder
 from gitckpt.store.retention import maintenance
 from gitckpt.store.retention.expiry import expire_alone
@@ -42,7 +43,7 @@ def loose(checkout: Checkout) -> int:
 
 
 def place(checkout: Checkout) -> Path:
-    return Path(discover(str(checkout.path)).make_private_dir(), links.WAITING)
+    return Path(discover(str(checkout.path)).make_private_dir(), store_notes.WAITING)
 
 
 def ids_in(path: Path) -> list[str]:
@@ -57,6 +58,133 @@ def require_clean(checkout: Checkout) -> None:
 
 def note_of(checkout: Checkout, commit: str) -> list[str]:
     return checkout.git("notes", "--ref=checkpoints", "show", commit).splitlines()
+
+
+class TestLinks:
+    def test_links_that_wait_are_found(self, plain: Store, main_checkout: Checkout) -> None:
+        head = main_checkout.git("rev-parse", "HEAD")
+        for _ in range(3):
+            plain.record("a-complete", {})
+        assert [entry.id for entry in plain.links(head)] == [THREE, TWO, ONE]
+        assert written_notes(main_checkout) == {head: [ONE]}
+        assert plain.write_notes()
+        assert written_notes(main_checkout) == {head: [ONE, TWO, THREE]}
+        assert not plain.write_notes()
+
+    def test_the_next_one_that_is_due_takes_those_put_off_along(self, plain: Store, main_checkout: Checkout, clock: Clock) -> None:
+        first = main_checkout.git("rev-parse", "HEAD")
+        plain.record("a-complete", {})
+        plain.record("a-complete", {})
+        second = main_checkout.commit("second")
+        clock.instant += 60_000_000
+        plain.record("a-complete", {})
+        assert written_notes(main_checkout) == {first: [ONE, TWO], second: [THREE]}
+
+    @pytest.mark.parametrize("rewrite", ["amend", "rebase"])
+    def test_a_rewrite_carries_them_over(self, store: Store, checkout: Checkout, rewrite: str) -> None:
+        checkout.git("config", "notes.rewriteRef", "refs/notes/checkpoints")
+        checkout.git("config", "notes.rewriteMode", "cat_sort_uniq")
+        base = checkout.git("rev-parse", "HEAD")
+        old = checkout.commit("second", second="2")
+        store.record("a-complete", {})
+        store.record("b-complete", {})
+        store.write_notes()
+        if rewrite == "amend":
+            checkout.git("commit", "--quiet", "--amend", "--message", "other words")
+        else:
+            checkout.git("checkout", "--quiet", "-b", "topic")
+            checkout.git("checkout", "--quiet", "--detach", base)
+            onto = checkout.commit("onto", onto="o")
+            checkout.git("checkout", "--quiet", "topic")
+            checkout.git("rebase", "--quiet", onto)
+        new = checkout.git("rev-parse", "HEAD")
+        third = store.record("c-complete", {})
+        assert new != old
+        assert [entry.id for entry in store.links(new)] == [third.id, TWO, ONE]
+        assert [entry.id for entry in store.links(old)] == [TWO, ONE]
+        assert notes(checkout)[new] == [ONE, TWO, THREE]
+        assert (store.find("HEAD"), store.find(new), store.find(old)) == (THREE, THREE, TWO)
+
+    def test_a_commit_without_any(self, plain: Store, main_checkout: Checkout) -> None:
+        assert plain.links(main_checkout.git("rev-parse", "HEAD")) == []
+        assert plain.links("0" * 40) == []
+
+    def test_a_lost_note_is_made_up_for_by_the_checkpoint_itself(self, plain: Store, main_checkout: Checkout) -> None:
+        plain.record("a-complete", {})
+        main_checkout.git("update-ref", "-d", "refs/notes/checkpoints")
+        assert [entry.id for entry in plain.links(main_checkout.git("rev-parse", "HEAD"))] == [ONE]
+
+    def test_lines_of_people_stay_while_git_appends_beside(self, plain: Store, main_checkout: Checkout) -> None:
+        head = main_checkout.head()
+        plain.record("a-complete", {})
+        words = ["first", "", "and 3 more", "xyz not an id"]
+        main_checkout.git("notes", "--ref=checkpoints", "append", "-F", "-", data="\n".join(words))
+        for number in range(3):
+            plain.record("b-complete", {})
+            main_checkout.git("notes", "--ref=checkpoints", "append", "-m", f"more {number}")
+            plain.write_notes()
+        lines = note_of(main_checkout, head)
+        assert [line for line in lines if line and line in words] == [word for word in words if word]
+        assert [line for line in lines if line.startswith("more ")] == ["more 0", "more 1", "more 2"]
+        assert [line.split(" ")[0] for line in lines if line[:8].isdigit()] == [nth(number) for number in range(1, 5)]
+
+    def test_a_note_that_git_writes_meanwhile_is_not_lost(
+        self, plain: Store, main_checkout: Checkout, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        plain.record("a-complete", {})
+        plain.record("b-complete", {})
+        edited, tries = Notes.edited, list[int]()
+
+        def disturbed(*args: Any) -> Any:
+            found = edited(*args)
+            if not tries:
+                main_checkout.git("notes", "--ref=checkpoints", "append", "-m", "meanwhile")
+            tries.append(found)
+            return found
+
+        monkeypatch.setattr(Notes, "edited", disturbed)
+        plain.write_notes()
+        assert len(tries) == 2
+        assert {"meanwhile", TWO} <= {line.split(" ")[0] for line in note_of(main_checkout, "HEAD")}
+
+    def test_what_is_removed_goes_from_every_note_that_git_carried_it_to(self, plain: Store, main_checkout: Checkout) -> None:
+        first = main_checkout.head()
+        plain.record("a-complete", {})
+        plain.record("b-complete", {})
+        plain.write_notes()
+        second = main_checkout.commit()
+        main_checkout.git("notes", "--ref=checkpoints", "copy", first, second)
+        main_checkout.git("notes", "--ref=checkpoints", "append", "-m", "words", second)
+        plain.remove([ONE])
+        plain.write_notes()
+        assert written_notes(main_checkout) == {first: [TWO], second: [TWO, "", "words"]}
+        plain.remove([TWO])
+        plain.write_notes()
+        assert written_notes(main_checkout) == {second: ["", "words"]}
+
+    def test_what_a_full_note_leaves_out_follows_an_amend(self, plain: Store, main_checkout: Checkout, clock: Clock) -> None:
+        main_checkout.git("config", "notes.rewriteRef", "refs/notes/checkpoints")
+        old = main_checkout.commit("second")
+        for _ in range(30):
+            plain.record("a-complete", {}, trigger="post-commit")
+        plain.write_notes()
+        main_checkout.git("commit", "--quiet", "--amend", "--message", "other words")
+        new = main_checkout.head()
+        assert [entry.id for entry in plain.links(new)] == [nth(number) for number in range(30, 0, -1)]
+        assert [entry.id for entry in plain.links(old)] == [nth(number) for number in range(30, 0, -1)]
+        require_clean(main_checkout)
+        clock.instant += 8 * 86400 * 1_000_000
+        decided = expire_alone(inside(plain), Policy(keep_last=1), dry_run=True)
+        assert sum("its commit was rewritten" in decision.reason for _, decision in decided) >= 29
+
+    def test_list_writes_what_has_waited(self, plain: Store, main_checkout: Checkout, clock: Clock) -> None:
+        head = main_checkout.head()
+        for _ in range(2):
+            plain.record("a-complete", {})
+        assert not plain.write_notes(only_if_due=True)
+        clock.instant += MINUTE
+        assert plain.write_notes(only_if_due=True)
+        assert written_notes(main_checkout) == {head: [ONE, TWO]}
 
 
 class TestWhatIsWritten:
@@ -87,26 +215,17 @@ class TestWhatIsWritten:
         plain.write_notes()
         lines = note_of(main_checkout, head)
         assert [line.split(" ")[0] for line in lines] == [*(nth(number) for number in range(981, 1001)), "and"]
-        assert lines[-1] == "and 980 more"
         assert [entry.id for entry in plain.links(head)] == [nth(number) for number in range(1000, 0, -1)]
         assert plain.find("HEAD") == nth(1000)
         require_clean(main_checkout)
         assert plain.verify().checked["links"] == 1000
-
-    @pytest.mark.long
-    def test_the_file_is_bounded(self, main_checkout: Checkout, plain: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(links, "LARGE", 1000)
-        for _ in range(100):
-            plain.record("a-complete", {})
-            assert not place(main_checkout).exists() or place(main_checkout).stat().st_size < 1300
-        assert len(notes(main_checkout).popitem()[1]) == 100
 
     @pytest.mark.parametrize("away", [-1, -MINUTE, MINUTE, 10 * 365 * 86400 * 1_000_000])
     def test_a_stamp_that_is_old_or_in_the_future_puts_nothing_off(
         self, main_checkout: Checkout, plain: Store, clock: Clock, head: str, away: int
     ) -> None:
         plain.record("a-complete", {})
-        stamp = place(main_checkout).with_name(links.WRITTEN)
+        stamp = place(main_checkout).with_name(store_notes.WRITTEN)
         then = clock.instant + clock.step - (away if away > 0 else away - 1)
         os.utime(stamp, ns=(then * 1000, then * 1000))
         plain.record("b-complete", {})
@@ -165,36 +284,9 @@ class TestNothingIsLost:
         for _ in range(5):
             plain.record("a-complete", {})
         plain.remove([ONE, THREE])
-        assert ids_in(place(main_checkout)) == [TWO, nth(4), nth(5)]
-        assert written_notes(main_checkout) == {}
-        require_clean(main_checkout)
+        assert [entry.id for entry in plain.links(head)] == [nth(5), nth(4), TWO]
         plain.write_notes()
         assert written_notes(main_checkout) == {head: [TWO, nth(4), nth(5)]}
-
-    def test_a_removal_of_what_is_counted(self, main_checkout: Checkout, plain: Store, head: str) -> None:
-        for _ in range(50):
-            plain.record("a-complete", {})
-        plain.write_notes()
-        plain.remove([nth(3), nth(4), nth(50)])
-        assert written_notes(main_checkout) == {head: [*(nth(number) for number in range(30, 50)), "and"]}
-        assert note_of(main_checkout, head)[-1] == "and 27 more"
-        plain.remove([nth(number) for number in range(30, 50)])
-        assert note_of(main_checkout, head)[-1] == "and 7 more"
-        plain.remove([nth(number) for number in range(10, 30)])
-        assert written_notes(main_checkout) == {head: [nth(number) for number in (1, 2, *range(5, 10))]}
-        require_clean(main_checkout)
-
-    def test_a_removal_while_others_wait_for_a_note_that_counts(self, main_checkout: Checkout, plain: Store, head: str) -> None:
-        for _ in range(50):
-            plain.record("a-complete", {})
-        plain.write_notes()
-        for _ in range(30):
-            plain.record("a-complete", {})
-        plain.remove([nth(40), nth(60)])
-        assert note_of(main_checkout, head)[-1] == "and 29 more"
-        plain.write_notes()
-        assert note_of(main_checkout, head)[-1] == "and 58 more"
-        assert notes(main_checkout)[head] == [nth(number) for number in range(1, 81) if number not in (40, 60)]
 
     def test_a_disk_that_is_full_and_a_lock_on_the_notes(
         self, main_checkout: Checkout, plain: Store, monkeypatch: pytest.MonkeyPatch
@@ -203,52 +295,9 @@ class TestNothingIsLost:
         monkeypatch.setattr("gitckpt.git.refs.LOCK_TIMEOUT_MS", 20)
         plain.record("a-complete", {})
         (main_checkout.path / ".git/refs/notes/checkpoints.lock").touch()
-        monkeypatch.setattr(links, "_append", lambda *_: False)
+        monkeypatch.setattr(store_notes, "append", lambda *_: None)
         plain.record("b-complete", {})
         assert require_whole(main_checkout).keys() == {ONE, TWO}
-
-    def test_a_link_that_cannot_wait_is_written(
-        self, main_checkout: Checkout, plain: Store, head: str, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        monkeypatch.setattr(links, "_append", lambda *_: False)
-        for _ in range(3):
-            plain.record("a-complete", {})
-        assert written_notes(main_checkout) == {head: [ONE, TWO, THREE]}
-
-    def test_what_is_counted_follows_an_amend(self, main_checkout: Checkout, plain: Store) -> None:
-        main_checkout.git("config", "notes.rewriteRef", "refs/notes/checkpoints")
-        main_checkout.git("config", "notes.rewriteMode", "cat_sort_uniq")
-        old = main_checkout.commit("second")
-        for _ in range(30):
-            plain.record("a-complete", {})
-        plain.write_notes()
-        main_checkout.git("commit", "--quiet", "--amend", "--message", "other words")
-        new = main_checkout.git("rev-parse", "HEAD")
-        for _ in range(25):
-            plain.record("b-complete", {})
-        plain.write_notes()
-        assert note_of(main_checkout, new)[-1] == f"and 35 more of {old}"
-        assert [entry.id for entry in plain.links(new)] == [nth(number) for number in range(55, 0, -1)]
-        assert [entry.id for entry in plain.links(old)] == [nth(number) for number in range(30, 0, -1)]
-        decided = expire_alone(inside(plain), Policy(rewritten_older_than=0), dry_run=True)
-        assert {entry.git_sha for entry, decision in decided if "rewritten" in decision.reason} <= {old}
-        require_clean(main_checkout)
-        plain.remove([nth(1), nth(2)])
-        assert note_of(main_checkout, new)[-1] == f"and 33 more of {old}"
-
-    def test_a_commit_that_takes_another_ones_place_expires_what_was_only_counted(
-        self, main_checkout: Checkout, plain: Store, clock: Clock
-    ) -> None:
-        main_checkout.git("config", "notes.rewriteRef", "refs/notes/checkpoints")
-        main_checkout.commit("second")
-        for _ in range(30):
-            plain.record("a-complete", {}, trigger="post-commit")
-        plain.write_notes()
-        main_checkout.git("commit", "--quiet", "--amend", "--message", "other words")
-        clock.instant += 8 * 86400 * 1_000_000
-        decided = expire_alone(inside(plain), Policy(keep_last=1), dry_run=True)
-        reasons = [decision.reason for _, decision in decided]
-        assert sum("its commit was rewritten" in reason for reason in reasons) >= 29
 
     def test_the_file_is_lost(self, main_checkout: Checkout, plain: Store, head: str) -> None:
         for _ in range(4):
@@ -275,10 +324,10 @@ class TestNothingIsLost:
         assert written_notes(main_checkout) == {head: [ONE, TWO, THREE]}
         require_clean(main_checkout)
 
-    @pytest.mark.parametrize("name", [links.WAITING, links.WRITTEN])
+    @pytest.mark.parametrize("name", [store_notes.WAITING, store_notes.WRITTEN])
     @pytest.mark.parametrize("kind", ["link", "directory", "pipe"])
     def test_something_else_in_its_place(self, main_checkout: Checkout, plain: Store, tmp_path: Path, name: str, kind: str) -> None:
-        """Nothing is written through it, nobody waits for it, and the notes are written at once where a link cannot wait."""
+        """Nothing is written through it, and nobody waits for it; `verify --repair` writes what could not wait."""
         path = place(main_checkout).with_name(name)
         target = tmp_path / "theirs"
         target.write_text("theirs")
@@ -293,20 +342,8 @@ class TestNothingIsLost:
         plain.record("b-complete", {})
         assert target.read_text() == "theirs"
         assert [entry.id for entry in plain.links(head)] == [TWO, ONE]
-        plain.write_notes()
+        plain.verify(repair=True)
         assert notes(main_checkout) == {head: [ONE, TWO]}
-
-    @pytest.mark.parametrize(
-        "said", ["", "Waited:", "Waited: x y", f"Waited: {'9' * 5000} {'0' * 40}", "Waited: -1 x", f"Waited: 5 {'0' * 40}"]
-    )
-    def test_a_notes_commit_that_was_fetched_may_say_anything(self, main_checkout: Checkout, plain: Store, head: str, said: str) -> None:
-        plain.record("a-complete", {})
-        plain.record("b-complete", {})
-        message = f"Checkpoints of commits (derived)\n\n{said}\n"
-        tip = main_checkout.git("commit-tree", "refs/notes/checkpoints^{tree}", data=message)
-        main_checkout.git("update-ref", "refs/notes/checkpoints", tip)
-        plain.write_notes()
-        assert written_notes(main_checkout) == {head: [ONE, TWO]}
 
     def test_a_stamp_of_somebody_else_is_replaced(
         self, main_checkout: Checkout, plain: Store, clock: Clock, head: str, monkeypatch: pytest.MonkeyPatch
@@ -330,24 +367,17 @@ class TestKills:
     def test_between_the_notes_and_the_file(
         self, main_checkout: Checkout, plain: Store, head: str, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        """What waited is in the notes and in the file: it is neither listed nor counted twice."""
-        for _ in range(50):
+        """What waited is in the notes and in the file: it is not listed twice."""
+        for _ in range(5):
             plain.record("a-complete", {})
         with monkeypatch.context() as patched:
-            patched.setattr(links.Links, "written", lambda *_: None)
+            patched.setattr(store_notes, "_written", lambda *_: None)
             plain.write_notes()
-        assert len(ids_in(place(main_checkout))) == 49
+        assert len(ids_in(place(main_checkout))) == 4
         require_clean(main_checkout)
         assert not plain.write_notes()
         assert ids_in(place(main_checkout)) == []
-        assert note_of(main_checkout, head)[-1] == "and 30 more"
-        with monkeypatch.context() as patched:
-            patched.setattr(links.Links, "written", lambda *_: None)
-            plain.record("b-complete", {})
-            plain.write_notes()
-        plain.record("c-complete", {})
-        plain.write_notes()
-        assert note_of(main_checkout, head)[-1] == "and 32 more"
+        assert written_notes(main_checkout) == {head: [nth(number) for number in range(1, 6)]}
 
     def test_before_the_refs(self, main_checkout: Checkout, plain: Store, head: str, monkeypatch: pytest.MonkeyPatch) -> None:
         plain.record("a-complete", {})
@@ -407,7 +437,6 @@ def test_writers_side_by_side(main_checkout: Checkout, head: str) -> None:
     path = str(main_checkout.path)
     *recorded, _, _ = forked.together(*[(record, (path, 40))] * 3, (write_notes, (path, 30)), (write_notes, (path, 30)))
     assert sorted(notes(main_checkout)[head]) == sorted(name for names in recorded for name in names)
-    assert note_of(main_checkout, head)[-1] == "and 100 more"
     require_clean(main_checkout)
 
 
@@ -448,8 +477,9 @@ def test_notes_whose_commit_is_missing_or_damaged_are_made_anew(
     clock.instant += 2 * MINUTE
     started = time.monotonic()
     plain.record("b-complete", {})
-    assert time.monotonic() - started < recorder.PATIENCE / 2
+    assert time.monotonic() - started < store_notes.PATIENCE / 2
     assert [line.split(" ")[0] for line in note_of(main_checkout, "HEAD")] == [TWO]
     plain.verify(repair=True)
     assert [line.split(" ")[0] for line in note_of(main_checkout, first)] == [ONE]
-    require_clean(main_checkout)
+    if not is_empty:  # else the empty file is named
+        require_clean(main_checkout)

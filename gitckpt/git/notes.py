@@ -1,0 +1,244 @@
+"""Read the notes of commits, and edit them as trees.
+
+`git notes add` and libgit2 lose notes when two processes write at once; here the ref is swapped with the value that
+the edit began with. The new commit has no parent: notes are derived, and each commit of their history would show up
+in `git log --all`.
+"""
+
+from __future__ import annotations
+
+from gitckpt.git.objects.encoding import DIRECTORY, FILE, OVERSIZED, MalformedTree, decode_tree, encode_tree, object_id, oid_size
+from gitckpt.git.refs import Refs
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from gitckpt.git.objects.encoding import Entries
+    from gitckpt.git.objects.port import Item, Objects
+    from gitckpt.git.repository import Repository
+
+    Edit = Callable[[str, list[str]], list[str]]
+
+MOST = 4_000_000
+"""How many entries of trees are looked at: a few trees that contain each other 256 times may stand for more than any disk holds."""
+
+LONGEST = 4 << 20
+"""The longest note that is read, in bytes; a longer one is left as it is."""
+
+_SPLIT_ABOVE = {True: 256, False: 1024}
+"""A tree of more notes is split by the next two digits of the commit, as git does; the root sooner than a tree below it."""
+
+_MESSAGE = b"Checkpoints of commits (derived)\n"
+
+
+class _Tree:
+    """A tree of notes, with those below it that were read."""
+
+    __slots__ = ("below", "entries", "is_changed", "is_split")
+
+    def __init__(self, entries: Entries) -> None:
+        self.entries = entries
+        self.below: dict[bytes, _Tree] = {}
+        self.is_changed = False
+        self.is_split = any(mode == DIRECTORY and _is_hex(name, 2) for name, (mode, _) in entries.items())
+
+    def change(self) -> None:
+        if not self.is_changed:
+            self.entries, self.is_changed = dict(self.entries), True  # the same tree may lie in several places
+
+
+class Notes:
+    """The notes of one ref.
+
+    Args:
+        ref: full name of the notes ref.
+    """
+
+    def __init__(self, repository: Repository, objects: Objects, ref: str) -> None:
+        self._objects = objects
+        self._format = repository.object_format
+        self._width = 2 * oid_size(self._format)
+        self._cat_file = repository.cat_file
+        self._refs = Refs(repository)
+        self._items: list[Item] = []
+        self.ref = ref
+
+    def tip(self) -> str:
+        """Returns what the ref points to, "" where there is none: the notes commit, which may be missing or damaged."""
+        found = self._cat_file.info(self.ref)
+        return found[0] if found else self._refs.read(self.ref) or ""
+
+    def lines(self, commits: Sequence[str]) -> dict[str, list[str]]:
+        """Returns the lines of the notes of some commits; those without a note that can be read are left out."""
+        tree = self._read(self._root_of(self.tip()), set(commits))
+        found = {commit: blobs for commit in commits if (blobs := [tree.entries[name][1] for tree, name in _places(tree, commit)])}
+        return {commit: lines for commit, lines in self._texts(found) if lines is not None}
+
+    def each(self) -> Iterator[tuple[str, list[str] | None]]:
+        """Yields each annotated commit with the lines of its note, None for one that cannot be read."""
+        found: dict[str, list[str]] = {}
+        for commit, blob in self._blobs(self._read(self._root_of(self.tip()), None), ""):
+            found.setdefault(commit, []).append(blob)
+        return self._texts(found)
+
+    def edited(self, tip: str, commits: Sequence[str], change: Edit, instant: int) -> tuple[str, list[Item]]:
+        """Returns the commit that holds the notes after a change, and the objects to write for it.
+
+        Args:
+            tip: the notes commit to start from, "" for none.
+            commits: whose notes change.
+            change: is given a commit and the lines of its note, and returns the lines it shall have; none removes the note.
+            instant: date of the new commit, in microseconds since the epoch.
+
+        Returns:
+            The tip itself where nothing changed; the objects are then those of notes that were made as they are.
+        """
+        self._items = []
+        wanted = sorted(set(commits))
+        old_root = self._root_of(tip)
+        root = self._read(old_root, set(wanted))
+        places = {commit: _places(root, commit) for commit in wanted}
+        blobs = {commit: [tree.entries[name][1] for tree, name in found] for commit, found in places.items()}
+        missing: list[str] = []
+        for commit, lines in self._texts(blobs, missing):
+            if lines is None and commit not in missing:
+                continue  # too long
+            new = change(commit, lines or [])
+            if new != (lines or []):
+                self._set(root, commit, len(places[commit]), self._put("blob", text_of(new)) if new else "")
+        new_root = self._encoded(root, self._width) if root.is_changed else old_root
+        if new_root == old_root:
+            return tip, self._items
+        new_root = new_root or self._put("tree", b"")
+        who = b"gitckpt <gitckpt> %d +0000" % (instant // 1_000_000)
+        text = b"tree %s\nauthor %s\ncommitter %s\n\n%s" % (new_root.encode(), who, who, _MESSAGE)
+        return self._put("commit", text), self._items
+
+    def _root_of(self, tip: str) -> str:
+        found = next(self._objects.read([tip])) if tip else None
+        return found[1][5 : 5 + len(tip)].decode("ascii", "replace") if found and found[0] == "commit" else ""
+
+    def _read(self, root: str, commits: set[str] | None) -> _Tree:
+        """Returns the tree of some notes, None for all. What cannot be read counts as empty: notes are made anew."""
+        top: dict[bytes, _Tree] = {}
+        decoded: dict[str, Entries] = {}
+        level = [(top, b"", root, "")] if root else []
+        count = 0
+        for digits in range(2, self._width + 2, 2):
+            trees, level = level, []
+            if not trees:
+                break
+            starts = None if commits is None else {commit[:digits] for commit in commits}
+            new = list(dict.fromkeys(oid for _, _, oid, _ in trees if oid not in decoded))
+            for oid, found in zip(new, self._objects.read(new), strict=True):
+                decoded[oid] = self._decoded(found)
+            for above, name, oid, prefix in trees:
+                count += len(decoded[oid])
+                if count > MOST:
+                    return _Tree({}) if commits is None else top[b""]
+                tree = above[name] = _Tree(decoded[oid])
+                for entry, (mode, inner) in tree.entries.items() if tree.is_split else ():
+                    path = prefix + entry.decode("ascii", "replace")
+                    if mode == DIRECTORY and _is_hex(entry, 2) and (starts is None or path in starts):
+                        level.append((tree.below, entry, inner, path))
+        return top.get(b"", _Tree({}))
+
+    def _blobs(self, tree: _Tree, prefix: str) -> Iterator[tuple[str, str]]:
+        for name, (mode, oid) in tree.entries.items():
+            if mode != DIRECTORY and _is_hex(name, self._width - len(prefix)):
+                yield prefix + name.decode("ascii"), oid
+        for name, below in tree.below.items():
+            yield from self._blobs(below, prefix + name.decode("ascii"))
+
+    def _texts(self, blobs: dict[str, list[str]], missing: list[str] | None = None) -> Iterator[tuple[str, list[str] | None]]:
+        """Yields each commit with the lines of all its blobs, in one batch; None where one is too long, or missing.
+
+        Args:
+            blobs: git joins the notes that one commit has in several places.
+            missing: takes in the commits of which a blob is missing or damaged, before they are yielded.
+        """
+        texts = self._objects.read([oid for oids in blobs.values() for oid in oids], LONGEST)
+        for commit, oids in blobs.items():
+            found = [next(texts) for _ in oids]
+            lines = [lines_of(text) for text in found if text is not None and text[0] != OVERSIZED]
+            if missing is not None and any(text is None for text in found):
+                missing.append(commit)
+            joined = lines[0] if len(lines) == 1 else list(dict.fromkeys(line for each in lines for line in each))
+            yield commit, joined if len(lines) == len(found) else None
+
+    def _set(self, root: _Tree, commit: str, places: int, blob: str) -> None:
+        """Puts a note where its commit has one, else where others like it lie; without a blob, it goes."""
+        tree, rest = root, commit.encode()
+        while True:
+            tree.change()
+            if rest in tree.entries and tree.entries[rest][0] != DIRECTORY:
+                places -= 1
+                del tree.entries[rest]
+                if not places and blob:
+                    tree.entries[rest] = (FILE, blob)
+                if not places:
+                    return
+            below = tree.below.get(rest[:2])
+            if below is None and not blob:
+                return
+            if below is None and (not tree.is_split or rest[:2] in tree.entries):
+                tree.entries[rest] = (FILE, blob)
+                return
+            if below is None:
+                below = tree.below[rest[:2]] = _Tree({})
+            tree, rest = below, rest[2:]
+
+    def _encoded(self, tree: _Tree, digits: int) -> str:
+        """Returns the oid of a tree that was changed, "" where nothing is in it; `digits` are those that a name in it lacks."""
+        notes = [name for name, (mode, _) in tree.entries.items() if mode != DIRECTORY and _is_hex(name, digits)]
+        if len(notes) > _SPLIT_ABOVE[digits == self._width] and not tree.is_split and digits > 2:
+            for name in notes:
+                if name[:2] not in tree.entries:
+                    below = tree.below.setdefault(name[:2], _Tree({}))
+                    below.is_changed = True
+                    below.entries[name[2:]] = tree.entries.pop(name)
+        for name, below in tree.below.items():
+            if below.is_changed:
+                oid = self._encoded(below, digits - 2)
+                tree.entries.pop(name, None)
+                if oid:
+                    tree.entries[name] = (DIRECTORY, oid)
+        return self._put("tree", encode_tree(tree.entries)) if tree.entries else ""
+
+    def _decoded(self, found: tuple[str, bytes] | None) -> Entries:
+        try:
+            return decode_tree(found[1], self._format) if found is not None and found[0] == "tree" else {}
+        except MalformedTree:
+            return {}
+
+    def _put(self, kind: str, data: bytes) -> str:
+        self._items.append((kind, data))
+        return object_id(kind, data, self._format)
+
+
+def _places(tree: _Tree, commit: str) -> list[tuple[_Tree, bytes]]:
+    """Returns each tree in which a commit has a note, with its name there, the root first."""
+    found = []
+    rest = commit.encode()
+    below: _Tree | None = tree
+    while below is not None:
+        if rest in below.entries and below.entries[rest][0] != DIRECTORY:
+            found.append((below, rest))
+        below, rest = below.below.get(rest[:2]), rest[2:]
+    return found
+
+
+def _is_hex(name: bytes, size: int) -> bool:
+    return len(name) == size and not name.strip(b"0123456789abcdef")
+
+
+def lines_of(found: tuple[str, bytes]) -> list[str]:
+    """Returns the lines of a note, given by the kind and the content of its blob."""
+    text = found[1].decode("utf-8", "surrogateescape")
+    return text.removesuffix("\n").split("\n") if text else []
+
+
+def text_of(lines: Sequence[str]) -> bytes:
+    """Returns the content of the blob of a note."""
+    return "".join(f"{line}\n" for line in lines).encode("utf-8", "surrogateescape")

@@ -1,5 +1,0 @@
-"""Notes of commits: read, and edited as trees.
-
-Doors:
-    editor: the notes of one ref.
-"""
