@@ -50,7 +50,6 @@ TESTS = {
         "tests/store/test_index_portions.py",
         "tests/store/test_index_validity.py",
         "tests/store/test_ranks.py",
-        "tests/store/test_rows_beside.py",
     ),
     "gitckpt/store/records/recorder.py": (
         "tests/store/test_keep_hostile.py",

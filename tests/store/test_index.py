@@ -262,19 +262,6 @@ class TestWhatItAnswers:
         main_checkout.git("update-ref", f"refs/checkpoints/{FOREIGN}", main_checkout.git("hash-object", "-w", "--stdin", data=other))
         return inside(plain).index
 
-    def test_what_is_linked_to_commits(self, index: Index) -> None:
-        entries = index.select()
-        commits = sorted({entry.git_sha for entry in entries})
-        assert len(commits) == 2
-        wanted = {each: [(each, e.id, e.label, e.timestamp) for e in reversed(entries) if e.git_sha == each] for each in commits}
-        assert any(one[3] == "2026-01-05T01:00:00.5+01:00" for one in wanted[index.select(Query(ids=[FOREIGN]))[0].git_sha])
-        for commit in commits:
-            assert list(index.linked([commit])) == wanted[commit]
-            assert list(index.linked_below([commit[:4]])) == wanted[commit]
-        assert sorted(index.linked(commits)) == sorted(line for lines in wanted.values() for line in lines)
-        assert list(index.linked_below([each[:2] for each in commits])) == [line for each in commits for line in wanted[each]]
-        assert (list(index.linked([])), list(index.linked_below(["00" * 20]))) == ([], [])
-
     def test_how_much_there_is(self, index: Index) -> None:
         entries = index.select()
         first = {str(entry.run): entry for entry in entries if entry.run}

@@ -40,22 +40,6 @@ def between(git: Git, above: Iterable[str], below: Iterable[str]) -> set[str]:
     return _walk(git, chain(above, (f"^{commit}" for commit in below)))
 
 
-def beyond(git: Git, commits: Collection[str], tips: Collection[str]) -> set[str]:
-    """Returns those of very many commits that no tip leads to, whether they are there or not: all that the tips lead to is walked.
-
-    Raises:
-        GitError: git cannot walk the history.
-    """
-    left = set(commits)
-
-    def discard(lines: Iterable[bytes]) -> None:
-        left.difference_update(line.decode("ascii") for line in lines)
-
-    if tips:
-        git.each_line(*LEAN, "rev-list", "--ignore-missing", "--stdin", take=discard, data=lines_of(tips))
-    return left
-
-
 def outside(git: Git, commits: Iterable[str], tips: Iterable[str]) -> set[str]:
     """Returns those of some commits that no tip leads to, and that are there. A tip leads to itself.
 

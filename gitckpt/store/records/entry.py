@@ -175,23 +175,6 @@ COLUMNS = (*FIELDS, "name", "status", "rank")
 ID_BYTES, OID_BYTES = "id_bytes", "oid_bytes"
 """The SQL functions that `id_bytes` and `bytes.fromhex` have to be for the conditions of queries."""
 
-LINKED = f"""
-SELECT git_sha, id, label, timestamp, time FROM entry
-WHERE git_sha IN (SELECT {OID_BYTES}(value) FROM json_each(?)) ORDER BY time, id
-"""  # noqa: S608 - fixed parts only
-"""Asks for what links the checkpoints of some commits to these, the oldest first."""
-
-LINKED_AMONG = f"""
-SELECT NULL FROM problem UNION ALL SELECT git_sha FROM entry WHERE git_sha IN (SELECT {OID_BYTES}(value) FROM json_each(?))
-"""  # noqa: S608 - fixed parts only
-"""Asks which of some commits checkpoints are linked to, and for NULL where one cannot be read."""
-
-LINKED_BELOW = f"""
-SELECT git_sha, entry.id, label, timestamp, time FROM json_each(?) AS start CROSS JOIN entry
-WHERE git_sha > {OID_BYTES}(start.value) AND git_sha <= {OID_BYTES}(start.value || '{"f" * 64}')
-"""  # noqa: S608 - fixed parts only
-"""Asks for the same of all commits that begin with some digits, an even number of them, in any order."""
-
 _EACH_RUN = """
 WITH RECURSIVE each(run) AS (
     SELECT MIN(run) FROM entry WHERE run IS NOT NULL

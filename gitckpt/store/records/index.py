@@ -7,18 +7,16 @@ A question first looks by `stat` whether refs can have changed since the last on
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import sqlite3
 import threading
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from operator import itemgetter
+from collections.abc import Callable, Iterable, Sequence
 
 from gitckpt.git.files import premises
 from gitckpt.git.objects.encoding import oid_size
 from gitckpt.git.refs import Refs
 from gitckpt.git.repository import Repository
-from gitckpt.model import ids, times
+from gitckpt.model import ids
 from gitckpt.model.arguments import require
 from gitckpt.model.errors import RepositoryError
 from gitckpt.store.records import entry, layout
@@ -98,11 +96,6 @@ class Index:
         found = self._ask(question, [size], take=lambda rows: {oid and oid.hex() for (oid,) in rows})
         return None if None in found else found
 
-    def linked_among(self, commits: Collection[str]) -> set[str] | None:
-        """Returns those of some commits that checkpoints are linked to; None as for `commits`."""
-        found = self._ask(entry.LINKED_AMONG, [json.dumps(list(commits))], take=lambda rows: {oid and oid.hex() for (oid,) in rows})
-        return None if None in found else found
-
     def run_rows(self) -> list[tuple[Any, ...]]:
         """Returns a row for each run, the one with the newest checkpoint first.
 
@@ -116,16 +109,6 @@ class Index:
         """Returns how many checkpoints there are, and of each run how many it has, and id and oid of the first one."""
         (total, *_), *rows = self._ask(entry.SIZES)
         return total, {run: (count, ids.from_bytes(id_), oid.hex()) for count, run, id_, oid, _ in rows}
-
-    def linked(self, commits: Sequence[str]) -> Iterator[tuple[str, str, str, str]]:
-        """Yields the commit, and id, phase and timestamp of each checkpoint that is linked to one of some commits, the oldest first."""
-        for commit, key, phase, written, time in self._ask(entry.LINKED, [json.dumps(commits)]):
-            yield commit.hex(), ids.from_bytes(key), phase, times.to_text(time) if written is None else written
-
-    def linked_below(self, starts: Sequence[str]) -> Iterator[tuple[str, str, str, str]]:
-        """Yields the same of all commits that begin with some digits, an even number of them, one commit after the other."""
-        for commit, key, phase, written, time in sorted(self._ask(entry.LINKED_BELOW, [json.dumps(starts)]), key=itemgetter(0, 4, 1)):
-            yield commit.hex(), ids.from_bytes(key), phase, times.to_text(time) if written is None else written
 
     def refresh(self) -> None:
         """Brings it up to the refs."""

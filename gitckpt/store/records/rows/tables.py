@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import sqlite3
 import zlib
@@ -22,34 +21,21 @@ Row = tuple[Value | None, ...]
 ProblemRow = tuple[bytes, bytes, str, bool]
 """Id and oid of what is no valid checkpoint, a sentence on it, and whether that may pass."""
 
-Revision = tuple[int, int]
-"""The last row, and how often rows were removed: the next one may get the same number as one that was."""
-
 PATIENCE = 5.0
 """How long a locked file is waited for, in seconds."""
-
-_MANY = 1000
-"""For so many rows that go it is worth while to look how deep the trees are of which something is kept."""
-
-_DEPTHS = [0, 2, 4, 6]
-"""How many digits of a commit lead to the trees of notes of which is kept that they are plain."""
 
 _READER = 1
 """To be raised where another row is made of the same document: rows that an older version has made are then made anew."""
 
-_NAMES = ("meta", "entry", "problem", "unranked", "plain", "line", "upkeep")
+_NAMES = ("meta", "entry", "problem", "unranked")
 _DROP = "".join(f"DROP TABLE IF EXISTS {name};" for name in _NAMES)
 _TABLES = f"""
 CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
 CREATE TABLE entry ({", ".join(entry.COLUMNS)});
 CREATE TABLE problem (id BLOB PRIMARY KEY, oid BLOB NOT NULL, sentence TEXT NOT NULL, may_pass INTEGER NOT NULL) WITHOUT ROWID;
 CREATE TABLE unranked (run TEXT, sequence INTEGER, PRIMARY KEY (run, sequence)) WITHOUT ROWID;
-CREATE TABLE plain (path TEXT PRIMARY KEY, tree TEXT NOT NULL) WITHOUT ROWID;
-CREATE TABLE line (oid TEXT PRIMARY KEY) WITHOUT ROWID;
-CREATE TABLE upkeep (removals INTEGER NOT NULL, settled INTEGER);
-INSERT INTO upkeep VALUES (0, NULL);
 CREATE UNIQUE INDEX entry_by_id ON entry (id);
-"""  # noqa: S608 - fixed parts only
+"""
 _ORDERS = {
     "entry_by_run": "(run, sequence) WHERE run IS NOT NULL",
     "entry_by_rank": "(rank, sequence, id)",
@@ -67,15 +53,9 @@ STORED = "SELECT id, oid FROM entry UNION ALL SELECT id, oid FROM problem"
 _GOING = "CREATE TEMP TABLE IF NOT EXISTS going (id BLOB PRIMARY KEY) WITHOUT ROWID"
 """The ids of rows that are about to go. With a statement for all of them, ten thousand take half of the time that one for each takes."""
 
-_NO_LONGER_PLAIN = """
-DELETE FROM plain WHERE path IN
-    (SELECT lower(hex(substr(git_sha, 1, digits.value / 2))) FROM entry, json_each(?) AS digits WHERE entry.id IN going)
-"""
 _FORGET = (
-    "UPDATE upkeep SET removals = removals + (SELECT COUNT(*) FROM entry WHERE id IN going)",
     "INSERT OR IGNORE INTO unranked SELECT run, sequence FROM entry WHERE id IN going AND run IS NOT NULL",
     "DELETE FROM entry WHERE id IN going",
-    "UPDATE upkeep SET settled = MIN(settled, (SELECT IFNULL(MAX(rowid), 0) FROM entry))",
     "DELETE FROM problem WHERE id IN going",
     "DELETE FROM going",
 )
@@ -139,63 +119,8 @@ def forget(connection: sqlite3.Connection, gone: Collection[bytes]) -> None:
     if gone:
         connection.execute(_GOING)
         connection.executemany("INSERT OR IGNORE INTO going VALUES (?)", [(id_,) for id_ in gone])
-        depths = _DEPTHS
-        if len(gone) >= _MANY:
-            depths = [digits for (digits,) in connection.execute("SELECT DISTINCT length(path) FROM plain")]
-        connection.execute(_NO_LONGER_PLAIN, [json.dumps(depths)])
         for statement in _FORGET:
             connection.execute(statement)
-
-
-def plain(connection: sqlite3.Connection) -> tuple[dict[str, str], int]:
-    """Returns the trees of notes that are plain, by path, and a number that is another one once rows were removed."""
-    (removals,) = connection.execute("SELECT removals FROM upkeep").fetchone()
-    return dict(connection.execute("SELECT path, tree FROM plain")), removals
-
-
-def keep_plain(connection: sqlite3.Connection, trees: Mapping[str, str], removals: int) -> None:
-    """Keeps which trees of notes are plain, where no rows were removed since `plain` returned the number."""
-    with connection:
-        connection.execute("BEGIN IMMEDIATE")
-        if connection.execute("SELECT removals FROM upkeep").fetchone() == (removals,):
-            some = ((path, tree) for path, tree in trees.items() if len(path) in _DEPTHS)
-            connection.executemany("INSERT OR REPLACE INTO plain VALUES (?, ?)", some)
-
-
-def mark(connection: sqlite3.Connection) -> Revision:
-    """Returns what tells how far the rows go."""
-    found: Revision = connection.execute("SELECT (SELECT IFNULL(MAX(rowid), 0) FROM entry), removals FROM upkeep").fetchone()
-    return found
-
-
-def settled(connection: sqlite3.Connection) -> tuple[set[str] | None, set[str], Revision]:
-    """Returns the lines of history that were kept when that was settled last, None where it was never; the commits of the rows that have
-    come since; and what tells how far the rows go.
-    """
-    with connection:
-        connection.execute("BEGIN")
-        mark, removals = connection.execute("SELECT settled, removals FROM upkeep").fetchone()
-        lines = None if mark is None else {oid for (oid,) in connection.execute("SELECT oid FROM line")}
-        (last,) = connection.execute("SELECT IFNULL(MAX(rowid), 0) FROM entry").fetchone()
-        since = connection.execute("SELECT git_sha FROM entry WHERE rowid > ?", (last if mark is None else mark,))
-        return lines, {oid.hex() for (oid,) in since}, (last, removals)
-
-
-def count(connection: sqlite3.Connection) -> int:
-    """Returns how many rows of valid documents there are."""
-    (found,) = connection.execute("SELECT COUNT(*) FROM entry").fetchone()
-    return int(found)
-
-
-def keep_settled(connection: sqlite3.Connection, lines: Iterable[str], mark: Revision) -> None:
-    """Keeps which lines of history are kept, for the rows as far as `settled` has said; not where some of these may be others by now."""
-    last, removals = mark
-    with connection:
-        connection.execute("BEGIN IMMEDIATE")
-        if connection.execute("SELECT removals FROM upkeep").fetchone() == (removals,):
-            connection.execute("DELETE FROM line")
-            connection.executemany("INSERT INTO line VALUES (?)", [(oid,) for oid in lines])
-            connection.execute("UPDATE upkeep SET settled = ?", (last,))
 
 
 def has_changed(connection: sqlite3.Connection, runs: Mapping[str, int]) -> None:
