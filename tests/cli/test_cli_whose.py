@@ -11,7 +11,14 @@ from pathlib import Path
 
 import pytest
 
+<<<<<<< HEAD
 from tests.cli.conftest import PROJECT, Ckpt
+=======
+from gitckpt.store.records.entry import Query
+from gitckpt.store.store import Store
+from tests.cli.conftest import Ckpt
+from tests.cli.test_cli_allow import at_terminal
+>>>>>>> main
 from tests.conftest import Checkout
 from tests.durable.stage import Stage, Talk, stage
 
@@ -135,6 +142,18 @@ class TestRemove:
         done, said = at_terminal(main_checkout, typed, "remove", theirs)
         question = f"checkpoint {theirs[:8]} was made in the worktree {other.path}\nRemove it? [y/N] "
         assert (done, question in said) == (code, True)
+
+    def test_a_removal_that_was_cut_off_goes_on_unasked(self, stage: Stage) -> None:
+        """It has taken away the run's worktree, and the checkpoint that says where the run began."""
+        stage.pipeline("one: true")
+        stage.ok("run", "ci")
+        run = stage.run()
+        stage.checkout.git("worktree", "remove", "-f", "-f", str(stage.worktree(run)))
+        with Store.open(stage.checkout.path) as store:
+            first = store.list(Query(run=run))[-1].id
+        stage.checkout.git("update-ref", "-d", f"refs/checkpoints/{first}")
+        assert stage.ckpt("remove", run).code == 0
+        assert stage.checkout.refs("refs/checkpoints") == {}
 
     def test_a_run_is_of_the_worktree_that_started_it(self, main_checkout: Checkout, other: Checkout, ckpt: Ckpt) -> None:
         theirs, mine = (Path(ckpt("start", "work", at=at).out.strip()).name for at in (other, main_checkout))

@@ -133,7 +133,7 @@ class TestLinks:
     ) -> None:
         plain.record("a-complete", {})
         plain.record("b-complete", {})
-        edited, tries = Notes.edited, list[int]()
+        edited, tries = Notes.edited, list[Any]()
 
         def disturbed(*args: Any) -> Any:
             found = edited(*args)

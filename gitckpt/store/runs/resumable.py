@@ -84,6 +84,8 @@ def made_elsewhere(store: Checkpoints, names: Iterable[str]) -> dict[str, str]:
         if not places or here in places or any(is_from_here(store, run) for run in runs):
             continue
         place = places[-1]  # of a run where it began
+        if is_run and place not in tops and place.partition(":")[0] == name:
+            continue  # its own worktree, which a removal that was cut off has taken away
         gone = f"a worktree {place.partition(':')[0]} that is gone"
         found[name] = f"the worktree {tops[place]}" if place in tops else gone
     return found
