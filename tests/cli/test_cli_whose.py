@@ -11,14 +11,10 @@ from pathlib import Path
 
 import pytest
 
-<<<<<<< HEAD
-from tests.cli.conftest import PROJECT, Ckpt
-=======
 from gitckpt.store.records.entry import Query
 from gitckpt.store.store import Store
-from tests.cli.conftest import Ckpt
+from tests.cli.conftest import PROJECT, Ckpt
 from tests.cli.test_cli_allow import at_terminal
->>>>>>> main
 from tests.conftest import Checkout
 from tests.durable.stage import Stage, Talk, stage
 
