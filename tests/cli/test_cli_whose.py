@@ -14,7 +14,6 @@ import pytest
 from gitckpt.store.records.entry import Query
 from gitckpt.store.store import Store
 from tests.cli.conftest import PROJECT, Ckpt
-from tests.cli.test_cli_allow import at_terminal
 from tests.conftest import Checkout
 from tests.durable.stage import Stage, Talk, stage
 
