@@ -13,7 +13,7 @@ from typing import IO
 from benchmarks.rows import CKPT, Row
 from benchmarks.stores import Scratch, git
 from benchmarks.timing import Pair, alternate, process
-from gitckpt.durable.run.retry import Conduct
+from gitckpt.durable.run.attempts import Conduct
 from gitckpt.durable.run.run import Run
 from gitckpt.store.store import Store
 

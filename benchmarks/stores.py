@@ -13,14 +13,12 @@ import uuid
 from collections.abc import Mapping
 
 from gitckpt.git.notes import Notes
-from gitckpt.git.objects import pack
-from gitckpt.git.objects.adapters import open_objects
+from gitckpt.git.objects import writer
+from gitckpt.git.objects.plumbing import open_objects
 from gitckpt.git.repository import discover
-from gitckpt.model import times
+from gitckpt.model import codec, note, times
 from gitckpt.model.checkpoint import CLEAN, PHASE, POST_COMMIT, Checkpoint
-from gitckpt.model.format import note
-from gitckpt.model.readers import codec
-from gitckpt.store.leases.lease import Lease, render
+from gitckpt.store.leases.leases import Lease, render
 from gitckpt.store.records import layout
 
 DAY = 86400 * times.MICRO
@@ -246,7 +244,7 @@ def _write_notes(path: str, checkpoints: list[Checkpoint]) -> str:
     lines = {each.git_sha: [note.link_line(each.id, each.label, each.timestamp)] for each in checkpoints}
     repository = discover(path)
     commit, items = Notes(repository, open_objects(repository), layout.NOTES).edited("", list(lines), lambda sha, _: lines[sha], 0)
-    pack.write(repository, items)
+    writer.write_pack(repository, items)
     repository.close()
     return commit
 

@@ -20,31 +20,31 @@ if TYPE_CHECKING:
     from gitckpt.durable.driver.pipelines import Outcome as Outcome
     from gitckpt.durable.driver.pipelines import Pipelines as Pipelines
     from gitckpt.durable.driver.pipelines import Preview as Preview
-    from gitckpt.durable.phases.review.errors import AgentFailed as AgentFailed
-    from gitckpt.durable.phases.review.errors import BudgetExceeded as BudgetExceeded
-    from gitckpt.durable.phases.review.errors import CommitRefused as CommitRefused
-    from gitckpt.durable.phases.review.errors import Diverged as Diverged
-    from gitckpt.durable.phases.review.errors import MaxCyclesReached as MaxCyclesReached
-    from gitckpt.durable.phases.review.errors import ReviewFailed as ReviewFailed
-    from gitckpt.durable.phases.review.errors import Struggling as Struggling
+    from gitckpt.durable.phases.review.cycle import AgentFailed as AgentFailed
+    from gitckpt.durable.phases.review.cycle import BudgetExceeded as BudgetExceeded
+    from gitckpt.durable.phases.review.cycle import CommitRefused as CommitRefused
+    from gitckpt.durable.phases.review.cycle import Diverged as Diverged
+    from gitckpt.durable.phases.review.cycle import MaxCyclesReached as MaxCyclesReached
+    from gitckpt.durable.phases.review.cycle import ReviewFailed as ReviewFailed
+    from gitckpt.durable.phases.review.cycle import Struggling as Struggling
     from gitckpt.durable.progress import Gauge as Gauge
     from gitckpt.durable.progress import gauges as gauges
-    from gitckpt.durable.run.errors import AgentUnusable as AgentUnusable
-    from gitckpt.durable.run.errors import Cancelled as Cancelled
-    from gitckpt.durable.run.errors import Changed as Changed
-    from gitckpt.durable.run.errors import DeadlineReached as DeadlineReached
-    from gitckpt.durable.run.errors import PhaseBlocked as PhaseBlocked
-    from gitckpt.durable.run.errors import PhaseDeferred as PhaseDeferred
-    from gitckpt.durable.run.errors import PhaseFailed as PhaseFailed
-    from gitckpt.durable.run.retry import Conduct as Conduct
-    from gitckpt.durable.run.retry import Retries as Retries
+    from gitckpt.durable.run.attempts import AgentUnusable as AgentUnusable
+    from gitckpt.durable.run.attempts import Cancelled as Cancelled
+    from gitckpt.durable.run.attempts import Changed as Changed
+    from gitckpt.durable.run.attempts import Conduct as Conduct
+    from gitckpt.durable.run.attempts import DeadlineReached as DeadlineReached
+    from gitckpt.durable.run.attempts import PhaseBlocked as PhaseBlocked
+    from gitckpt.durable.run.attempts import PhaseDeferred as PhaseDeferred
+    from gitckpt.durable.run.attempts import PhaseFailed as PhaseFailed
+    from gitckpt.durable.run.attempts import Retries as Retries
     from gitckpt.durable.run.run import Run as Run
     from gitckpt.durable.steps.graph import Graph as Graph
-    from gitckpt.durable.steps.history import StepEvent as StepEvent
     from gitckpt.durable.steps.journal import Reported as Reported
+    from gitckpt.durable.steps.journal import StepEvent as StepEvent
+    from gitckpt.durable.steps.machine import NextStep as NextStep
     from gitckpt.durable.steps.machine import OutOfOrder as OutOfOrder
     from gitckpt.durable.steps.machine import StepsBlocked as StepsBlocked
-    from gitckpt.durable.steps.next import NextStep as NextStep
     from gitckpt.durable.steps.report import StepReport as StepReport
     from gitckpt.durable.steps.steps import Steps as Steps
     from gitckpt.formats.exporter import Exported as Exported
@@ -56,7 +56,7 @@ if TYPE_CHECKING:
     from gitckpt.git.process import GitError as GitError
     from gitckpt.git.refs import LockHeld as LockHeld
     from gitckpt.git.refs import RefMoved as RefMoved
-    from gitckpt.git.worktree.complaints import IndexGone as IndexGone
+    from gitckpt.git.worktree.administration import IndexGone as IndexGone
     from gitckpt.model.checkpoint import Attempt as Attempt
     from gitckpt.model.checkpoint import Checkpoint as Checkpoint
     from gitckpt.model.checkpoint import Pipeline as Pipeline
@@ -65,6 +65,7 @@ if TYPE_CHECKING:
     from gitckpt.model.errors import AmbiguousError as AmbiguousError
     from gitckpt.model.errors import BusyError as BusyError
     from gitckpt.model.errors import CkptError as CkptError
+    from gitckpt.model.errors import Finding as Finding
     from gitckpt.model.errors import InvalidCheckpoint as InvalidCheckpoint
     from gitckpt.model.errors import NewerCheckpoint as NewerCheckpoint
     from gitckpt.model.errors import NotFoundError as NotFoundError
@@ -74,9 +75,8 @@ if TYPE_CHECKING:
     from gitckpt.model.errors import StateError as StateError
     from gitckpt.model.errors import UsageError as UsageError
     from gitckpt.model.errors import WorktreeError as WorktreeError
-    from gitckpt.model.finding import Finding as Finding
+    from gitckpt.model.jsonable import StateChange as StateChange
     from gitckpt.model.policy import Policy as Policy
-    from gitckpt.model.readers.statediff import StateChange as StateChange
     from gitckpt.model.times import as_datetime as as_datetime
     from gitckpt.model.times import as_instant as as_instant
     from gitckpt.store.audit.doctor import Diagnosis as Diagnosis
@@ -84,27 +84,27 @@ if TYPE_CHECKING:
     from gitckpt.store.config.file import ConfigError as ConfigError
     from gitckpt.store.config.settings import Loosening as Loosening
     from gitckpt.store.hooks.installation import Installation as Installation
-    from gitckpt.store.leases.lease import Lease as Lease
-    from gitckpt.store.leases.lease import LeaseHeld as LeaseHeld
-    from gitckpt.store.leases.lease import LeaseLost as LeaseLost
-    from gitckpt.store.listener import Listener as Listener
+    from gitckpt.store.leases.leases import Lease as Lease
+    from gitckpt.store.leases.leases import LeaseHeld as LeaseHeld
+    from gitckpt.store.leases.leases import LeaseLost as LeaseLost
+    from gitckpt.store.log import Listener as Listener
     from gitckpt.store.records.entry import Entry as Entry
     from gitckpt.store.records.entry import Problem as Problem
     from gitckpt.store.records.entry import Query as Query
     from gitckpt.store.records.recorder import FilesPruned as FilesPruned
-    from gitckpt.store.restore.extraction import Extras as Extras
-    from gitckpt.store.restore.position import Position as Position
-    from gitckpt.store.restore.report import Restored as Restored
+    from gitckpt.store.restore.restorer import Extras as Extras
+    from gitckpt.store.restore.restorer import Position as Position
+    from gitckpt.store.restore.restorer import Restored as Restored
     from gitckpt.store.restore.undo import UndoStep as UndoStep
     from gitckpt.store.retention.expiry import Expired as Expired
+    from gitckpt.store.runs.summary import History as History
     from gitckpt.store.runs.summary import RunInfo as RunInfo
-    from gitckpt.store.runs.timeline import History as History
     from gitckpt.store.runs.trust import Untrusted as Untrusted
     from gitckpt.store.snapshot.capture import DamagedObject as DamagedObject
     from gitckpt.store.snapshot.capture import Moved as Moved
     from gitckpt.store.snapshot.limits import Limits as Limits
     from gitckpt.store.store import Store as Store
-    from gitckpt.store.usage.usage import Usage as Usage
+    from gitckpt.store.usage import Usage as Usage
     from gitckpt.store.worktrees.opener import Opened as Opened
 
 _HOMES = {
@@ -112,32 +112,32 @@ _HOMES = {
     "Outcome": "gitckpt.durable.driver.pipelines",
     "Pipelines": "gitckpt.durable.driver.pipelines",
     "Preview": "gitckpt.durable.driver.pipelines",
-    "AgentFailed": "gitckpt.durable.phases.review.errors",
-    "BudgetExceeded": "gitckpt.durable.phases.review.errors",
-    "CommitRefused": "gitckpt.durable.phases.review.errors",
-    "Diverged": "gitckpt.durable.phases.review.errors",
-    "MaxCyclesReached": "gitckpt.durable.phases.review.errors",
-    "ReviewFailed": "gitckpt.durable.phases.review.errors",
-    "Struggling": "gitckpt.durable.phases.review.errors",
+    "AgentFailed": "gitckpt.durable.phases.review.cycle",
+    "BudgetExceeded": "gitckpt.durable.phases.review.cycle",
+    "CommitRefused": "gitckpt.durable.phases.review.cycle",
+    "Diverged": "gitckpt.durable.phases.review.cycle",
+    "MaxCyclesReached": "gitckpt.durable.phases.review.cycle",
+    "ReviewFailed": "gitckpt.durable.phases.review.cycle",
+    "Struggling": "gitckpt.durable.phases.review.cycle",
     "Untrusted": "gitckpt.store.runs.trust",
     "Gauge": "gitckpt.durable.progress",
     "gauges": "gitckpt.durable.progress",
-    "AgentUnusable": "gitckpt.durable.run.errors",
-    "Cancelled": "gitckpt.durable.run.errors",
-    "Changed": "gitckpt.durable.run.errors",
-    "DeadlineReached": "gitckpt.durable.run.errors",
-    "PhaseBlocked": "gitckpt.durable.run.errors",
-    "PhaseDeferred": "gitckpt.durable.run.errors",
-    "PhaseFailed": "gitckpt.durable.run.errors",
-    "Conduct": "gitckpt.durable.run.retry",
-    "Retries": "gitckpt.durable.run.retry",
+    "AgentUnusable": "gitckpt.durable.run.attempts",
+    "Cancelled": "gitckpt.durable.run.attempts",
+    "Changed": "gitckpt.durable.run.attempts",
+    "DeadlineReached": "gitckpt.durable.run.attempts",
+    "PhaseBlocked": "gitckpt.durable.run.attempts",
+    "PhaseDeferred": "gitckpt.durable.run.attempts",
+    "PhaseFailed": "gitckpt.durable.run.attempts",
+    "Conduct": "gitckpt.durable.run.attempts",
+    "Retries": "gitckpt.durable.run.attempts",
     "Run": "gitckpt.durable.run.run",
     "Graph": "gitckpt.durable.steps.graph",
-    "StepEvent": "gitckpt.durable.steps.history",
+    "StepEvent": "gitckpt.durable.steps.journal",
     "Reported": "gitckpt.durable.steps.journal",
     "OutOfOrder": "gitckpt.durable.steps.machine",
     "StepsBlocked": "gitckpt.durable.steps.machine",
-    "NextStep": "gitckpt.durable.steps.next",
+    "NextStep": "gitckpt.durable.steps.machine",
     "StepReport": "gitckpt.durable.steps.report",
     "Steps": "gitckpt.durable.steps.steps",
     "Exported": "gitckpt.formats.exporter",
@@ -149,7 +149,7 @@ _HOMES = {
     "LockHeld": "gitckpt.git.refs",
     "UnsoundSnapshot": "gitckpt.git.contents.bounds",
     "RefMoved": "gitckpt.git.refs",
-    "IndexGone": "gitckpt.git.worktree.complaints",
+    "IndexGone": "gitckpt.git.worktree.administration",
     "Attempt": "gitckpt.model.checkpoint",
     "Checkpoint": "gitckpt.model.checkpoint",
     "Pipeline": "gitckpt.model.checkpoint",
@@ -167,9 +167,9 @@ _HOMES = {
     "StateError": "gitckpt.model.errors",
     "UsageError": "gitckpt.model.errors",
     "WorktreeError": "gitckpt.model.errors",
-    "Finding": "gitckpt.model.finding",
+    "Finding": "gitckpt.model.errors",
     "Policy": "gitckpt.model.policy",
-    "StateChange": "gitckpt.model.readers.statediff",
+    "StateChange": "gitckpt.model.jsonable",
     "as_datetime": "gitckpt.model.times",
     "as_instant": "gitckpt.model.times",
     "Diagnosis": "gitckpt.store.audit.doctor",
@@ -177,26 +177,26 @@ _HOMES = {
     "ConfigError": "gitckpt.store.config.file",
     "Loosening": "gitckpt.store.config.settings",
     "Installation": "gitckpt.store.hooks.installation",
-    "Lease": "gitckpt.store.leases.lease",
-    "LeaseHeld": "gitckpt.store.leases.lease",
-    "LeaseLost": "gitckpt.store.leases.lease",
-    "Listener": "gitckpt.store.listener",
+    "Lease": "gitckpt.store.leases.leases",
+    "LeaseHeld": "gitckpt.store.leases.leases",
+    "LeaseLost": "gitckpt.store.leases.leases",
+    "Listener": "gitckpt.store.log",
     "Entry": "gitckpt.store.records.entry",
     "Problem": "gitckpt.store.records.entry",
     "Query": "gitckpt.store.records.entry",
     "FilesPruned": "gitckpt.store.records.recorder",
-    "Extras": "gitckpt.store.restore.extraction",
-    "Position": "gitckpt.store.restore.position",
-    "Restored": "gitckpt.store.restore.report",
+    "Extras": "gitckpt.store.restore.restorer",
+    "Position": "gitckpt.store.restore.restorer",
+    "Restored": "gitckpt.store.restore.restorer",
     "UndoStep": "gitckpt.store.restore.undo",
     "Expired": "gitckpt.store.retention.expiry",
     "RunInfo": "gitckpt.store.runs.summary",
-    "History": "gitckpt.store.runs.timeline",
+    "History": "gitckpt.store.runs.summary",
     "DamagedObject": "gitckpt.store.snapshot.capture",
     "Moved": "gitckpt.store.snapshot.capture",
     "Limits": "gitckpt.store.snapshot.limits",
     "Store": "gitckpt.store.store",
-    "Usage": "gitckpt.store.usage.usage",
+    "Usage": "gitckpt.store.usage",
     "Opened": "gitckpt.store.worktrees.opener",
 }
 __all__ = tuple(_HOMES)

@@ -53,7 +53,7 @@ def main(argv: Sequence[str]) -> int:
     failed = _FAILURES.get(event, "no checkpoint was recorded")
     try:
         if event not in _KNOWN:
-            from gitckpt.store.hooks.events import EVENTS
+            from gitckpt.store.hooks.files import EVENTS
 
             raise CkptError(f"no such event: {event!r}", hint=f"the events are {', '.join(EVENTS)}")
         repository = _here()
@@ -112,17 +112,17 @@ def _is_merge(_: Repository, under_way: str | None, is_squash: str) -> bool:
 def _is_rebase(repository: Repository, __: str | None, command: str) -> bool:
     if command != "rebase":
         return False
-    from gitckpt.git.worktree import rewrites
+    from gitckpt.git.worktree import operation
 
-    return rewrites.has_moved(repository)  # git tells of one with `--exec` also where nothing was rewritten
+    return operation.has_moved(repository)  # git tells of one with `--exec` also where nothing was rewritten
 
 
 def _is_last_patch(repository: Repository, under_way: str | None, _: str) -> bool:
     if under_way != "am":
         return False
-    from gitckpt.git.worktree import rewrites
+    from gitckpt.git.worktree import operation
 
-    return rewrites.is_last_patch(repository)
+    return operation.is_last_patch(repository)
 
 
 _ENDS = {"post-commit": _is_commit, "post-merge": _is_merge, "post-applypatch": _is_last_patch, "post-rewrite": _is_rebase}
@@ -179,9 +179,9 @@ def _branch(repository: Repository, event: str) -> str | None:
     """Returns the branch that HEAD points to; None when detached."""
     target = repository.head_ref()
     if not target and event == "post-rewrite":
-        from gitckpt.git.worktree import rewrites
+        from gitckpt.git.worktree import operation
 
-        target = rewrites.branch(repository)
+        target = operation.branch(repository)
     return target.removeprefix("refs/heads/") if target.startswith("refs/heads/") else None
 
 
@@ -193,8 +193,7 @@ def _record(repository: Repository, event: str, revision: str = "HEAD") -> str:
     refs = Refs(repository, lambda path: _clear(repository, event, path))
     if not repository.is_linked:  # such a worktree may be that of a run, whose store starts another one
         refs.warm_up()  # it starts while we go on
-    from gitckpt.model import ids, times
-    from gitckpt.model.format import document
+    from gitckpt.model import document, ids, times
     from gitckpt.store.records import layout
     from gitckpt.store.records.recorder import Proposal, Recorder
 
@@ -234,9 +233,9 @@ def _record(repository: Repository, event: str, revision: str = "HEAD") -> str:
 
 def _clear(repository: Repository, event: str, path: str) -> bool:
     """Removes locks that were left on refs of ours, and says so; tells whether the one that was in the way is gone."""
-    from gitckpt.store.records import locks
+    from gitckpt.store.records import heads
 
-    return locks.clear(repository, lambda sentence: _report(repository, event, sentence), path)
+    return heads.clear(repository, lambda sentence: _report(repository, event, sentence), path)
 
 
 def _carry_links(repository: Repository, args: Sequence[str]) -> None:
@@ -257,7 +256,7 @@ def _extend_run(repository: Repository, message: str | None, event: str) -> str 
     from gitckpt.git.repository import Repository
     from gitckpt.store.checkpoints import Checkpoints
     from gitckpt.store.config import settings
-    from gitckpt.store.leases.lease import LeaseLost
+    from gitckpt.store.leases.leases import LeaseLost
     from gitckpt.store.records import layout
     from gitckpt.store.snapshot.limits import MORE_TIME
     from gitckpt.store.worktrees import ownership

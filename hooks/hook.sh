@@ -85,7 +85,7 @@ END
 	) || return 1
 	# These come first: a line too many is passed over, a missing one is not noticed.
 	printf '\n%s %s commit-complete %s\n' "$1" "$id" "$stamp" >>"$private/links" || return 1
-	printf '%s %s in %s\n' "$id" "$blob" "$worktree" >>"$private/written" || return 1
+	printf '\n%s %s in %s\n' "$id" "$blob" "$worktree" >>"$private/written" || return 1
 	create="create refs/checkpoints/$id $blob"
 	changes=$create
 	if [ -n "$keep" ]; then
@@ -192,7 +192,12 @@ if [ -n "$first" ] && [ ! -f "$common_dir/refs/keep/ckpt/$first" ]; then
 	keep= # the refs of newer commits keep these
 	missed=$(git log -n 16 --first-parent --since=1.minute --no-show-signature --encoding=UTF-8 \
 		--format="$commit_format" "$first" 2>/dev/null)
+	micros=1${stamp##*.}
+	micros=${micros%Z}
 	while read -r commit && read -r parents && IFS= read -r subject; do
+		# Older commits come before newer ones: a microsecond earlier each.
+		[ "$micros" -le 1000000 ] || micros=$((micros - 1))
+		stamp=${stamp%.*}.${micros#1}Z
 		id_of "$commit"
 		[ ! -f "$common_dir/refs/checkpoints/$id" ] || break
 		record "$commit" "$parents" "$subject" 2>/dev/null || record "$commit" "$parents" '' 2>/dev/null || break

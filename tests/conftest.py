@@ -393,7 +393,8 @@ def repository_of(checkout: Checkout) -> Repository:
 
 def allow(checkout: Checkout) -> None:
     """Approves all that the `gitckpt.toml` of a worktree loosens, as `git ckpt allow` does."""
-    from gitckpt.store.config import approval, settings
+    from gitckpt.store.config import settings
+    from gitckpt.store.config import settings as approval
 
     repository = repository_of(checkout)
     loosened = settings.read(repository).loosened

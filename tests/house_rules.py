@@ -22,15 +22,14 @@ LAYERS = tuple(
     words(line)
     for line in """
     model
-    model.readers
     git
     store.log
-    store.chains store.notes store.remotes store.secrets
+    store.notes store.secrets
     store.roster
     store.records
     store.snapshot store.leases store.hooks
     store.config
-    store.submodules store.listener
+    store.submodules
     store.checkpoints store.setup
     store.restore store.worktrees
     store.runs
@@ -45,8 +44,9 @@ LAYERS = tuple(
     formats.systems
     formats
     hook
-    cli.screen
-    cli.options cli.opening cli.driver cli.login_shell
+    cli.terminal
+    cli.audience
+    cli.options cli.opening cli.driver
     cli.commands
     cli.parser
     cli.main
@@ -58,12 +58,11 @@ LAYERS = tuple(
 FOLDERS = tuple(
     words(line)
     for line in """
-    model.format git.objects store.records.rows
-    git.files store.records.removal
-    git.graph git.worktree
+    git.objects
+    git.files
+    git.worktree
     git.contents
     durable.phases.loop durable.phases.review
-    cli.commands.checkpoints cli.commands.runs cli.commands.upkeep
     """.strip().splitlines()
 )
 """The folders in rooms, likewise. Modules beside them belong to the room, and may lie above one folder and beneath another."""
@@ -87,13 +86,13 @@ DOORS = {path.removesuffix("/__init__.py"): _doors(path.removesuffix("/__init__.
 NOUNS = words("encoding finding opening packing plumbing thinning")
 """Names that end in "ing" and are nouns of the field all the same."""
 
-SPEAKERS = ("gitckpt/cli/screen/terminal.py", "gitckpt/hook.py")
-BROAD_CATCHERS = ("gitckpt/__main__.py", "gitckpt/hook.py", "gitckpt/cli/main.py", "gitckpt/model/readers/fence.py")
+SPEAKERS = ("gitckpt/cli/terminal.py", "gitckpt/hook.py")
+BROAD_CATCHERS = ("gitckpt/__main__.py", "gitckpt/hook.py", "gitckpt/cli/main.py", "gitckpt/model/fence.py")
 """The last is the fence around one ref: what fails there is said of that ref, and the others go on."""
-INSIDERS = ("gitckpt/durable/", "gitckpt/formats/", "gitckpt/cli/commands/checkpoints/save.py")
+INSIDERS = ("gitckpt/durable/", "gitckpt/formats/", "gitckpt/cli/commands/save.py")
 """Those that may look into a `Store`; `save` starts maintenance as the hook does, which is no part of the library."""
 REPOSITORY = "gitckpt/git/repository.py"
-LISTINGS = {"ls-tree": "gitckpt/git/objects/trees.py", "diff-tree": "gitckpt/git/objects/diff.py"}
+LISTINGS = {"ls-tree": "gitckpt/git/objects/diff.py", "diff-tree": "gitckpt/git/objects/diff.py"}
 """Commands of git whose output has a form of its own, and who reads it: each of seven readers once knew another part of that form."""
 
 PROCESS_STARTERS = ("gitckpt/git/process.py", "gitckpt/durable/")
@@ -110,7 +109,7 @@ LIBRARIES: dict[str, tuple[tuple[str, ...], str]] = {
     "tomllib": (("gitckpt/model/toml.py",), "one module owns TOML, so that there is one set of rules for what is read and refused"),
     "tomlkit": (("gitckpt/store/config/settings.py",), "tomlkit is slow and keeps comments: it is for the one file that people edit"),
     "sqlite3": (
-        ("gitckpt/store/records/index.py", "gitckpt/store/records/rows/"),
+        ("gitckpt/store/records/index.py",),
         "refs are the truth: the one database is a derived index that may be deleted at any time",
     ),
     "yaml": (("gitckpt/formats/systems/yaml_text.py",), "one module owns YAML, and refuses what makes a few lines cost hours"),
@@ -315,7 +314,7 @@ def _by_public_names(path: str, imports: list[Import]) -> Iterator[str]:
 
 def _speaking(path: str, tree: ast.Module) -> Iterator[str]:
     """Text reaches people by one door, which makes all of it harmless; what the door has made itself it alone can make."""
-    why = "text from a repository could tell a terminal what to do: say it through gitckpt.cli.screen.terminal, which escapes it"
+    why = "text from a repository could tell a terminal what to do: say it through gitckpt.cli.terminal, which escapes it"
     if path in SPEAKERS:
         return
     for node in _nodes(tree):

@@ -16,7 +16,6 @@ PROJECT = Path(__file__).resolve().parent.parent
 
 TESTS = {
     "gitckpt/model": ("tests/model", "tests/store/test_statediff.py"),
-    "gitckpt/store/records/changed.py": ("tests/store/test_changed_files.py",),
     "gitckpt/store/records/draft.py": (
         "tests/store/test_draft.py",
         "tests/store/test_record_carried.py",
@@ -24,14 +23,22 @@ TESTS = {
         "tests/store/test_record_refused.py",
     ),
     "gitckpt/store/records/entry.py": ("tests/store/test_entry.py", "tests/store/test_listing.py"),
-    "gitckpt/store/records/finder.py": ("tests/store/test_find.py", "tests/store/test_finder.py"),
-    "gitckpt/store/records/heads.py": ("tests/store/test_chains.py", "tests/store/test_heads_of_ours.py", "tests/store/test_run_heads.py"),
+    "gitckpt/store/records/finder.py": ("tests/store/test_changed_files.py", "tests/store/test_find.py", "tests/store/test_finder.py"),
+    "gitckpt/store/records/heads.py": (
+        "tests/store/test_chains.py",
+        "tests/store/test_heads_of_ours.py",
+        "tests/store/test_left_locks.py",
+        "tests/store/test_locks.py",
+        "tests/store/test_run_heads.py",
+    ),
     "gitckpt/store/records/index.py": (
         "tests/store/test_changed_files.py",
+        "tests/store/test_entry.py",
         "tests/store/test_index.py",
         "tests/store/test_index_portions.py",
         "tests/store/test_index_validity.py",
         "tests/store/test_listing.py",
+        "tests/store/test_ranks.py",
     ),
     "gitckpt/store/records/keep.py": (
         "tests/store/test_keep.py",
@@ -42,14 +49,6 @@ TESTS = {
         "tests/store/test_record_document.py",
         "tests/store/test_records_layout.py",
         "tests/store/test_run_heads.py",
-    ),
-    "gitckpt/store/records/locks.py": ("tests/store/test_left_locks.py", "tests/store/test_locks.py"),
-    "gitckpt/store/records/rows": (
-        "tests/store/test_entry.py",
-        "tests/store/test_index.py",
-        "tests/store/test_index_portions.py",
-        "tests/store/test_index_validity.py",
-        "tests/store/test_ranks.py",
     ),
     "gitckpt/store/records/recorder.py": (
         "tests/store/test_keep_hostile.py",
@@ -63,8 +62,7 @@ TESTS = {
         "tests/store/test_runs.py",
         "tests/store/test_ruthless_gc.py",
     ),
-    "gitckpt/store/records/removal/ends.py": ("tests/store/test_keep.py",),
-    "gitckpt/store/records/removal/remover.py": (
+    "gitckpt/store/records/remover.py": (
         "tests/store/test_left_locks.py",
         "tests/store/test_notes.py",
         "tests/store/test_remove_expire.py",

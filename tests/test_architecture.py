@@ -69,9 +69,9 @@ def test_every_room_stands_and_every_door_leads_somewhere() -> None:
 
 # The hook's imports
 
-LIGHT = [f"gitckpt.model.{name}" for name in ("errors", "ids", "times", "phase", "toml", "format.document", "readers.table")]
+LIGHT = [f"gitckpt.model.{name}" for name in ("errors", "ids", "times", "phase", "toml", "document", "table")]
 HOOK = [
-    *(f"gitckpt.model.{name}" for name in ("format.document", "format.note", "times", "ids")),
+    *(f"gitckpt.model.{name}" for name in ("document", "note", "times", "ids")),
     *(f"gitckpt.git.{name}" for name in ("process", "refs", "notes", "lock", "objects.plumbing")),
     *("gitckpt.store.records.recorder", "gitckpt.store.notes"),
 ]

@@ -20,16 +20,16 @@ from typing import Any, TypeGuard
 import pytest
 
 import gitckpt
-from gitckpt.cli.screen import terminal
-from gitckpt.durable.agent import dialect
-from gitckpt.durable.phases.loop.tests import choose
-from gitckpt.durable.steps.plan import tasks
+from gitckpt.cli import terminal
+from gitckpt.durable.agent import clients
+from gitckpt.durable.phases.loop.loop import choose
+from gitckpt.durable.steps.report import tasks
 from gitckpt.git.contents import attributes
-from gitckpt.model.format import budget
-from gitckpt.store.hooks import managers
+from gitckpt.model import budget
+from gitckpt.store import secrets
+from gitckpt.store.hooks import installation
 from gitckpt.store.hooks.files import without_blocks
-from gitckpt.store.secrets import detector
-from gitckpt.store.secrets.rules import RULES
+from gitckpt.store.secrets import RULES
 
 pytestmark = pytest.mark.long
 
@@ -46,7 +46,7 @@ SECONDS = 1.0
 
 COMPUTED = {
     "cli/screen/terminal.py live": [re.compile(f"[{terminal._UNSEEN}]")],
-    "durable/agent/dialect.py _unknown": [dialect._unknown(("session", "conversation"))],
+    "durable/agent/dialect.py _unknown": [clients._unknown(("session", "conversation"))],
     "durable/agent/transcript.py set_aside": [re.compile(r"agent-(\d{1,9})\.log")],
     "git/config.py read": [re.compile(rf"^({attributes.SETTINGS})"), re.compile(r"^ckpt\.")],
     "git/config.py places": [re.compile(r"^ckpt\.")],
@@ -75,15 +75,15 @@ def makefile(directory: Path) -> str:
 
 def hook(directory: Path) -> bool:
     (directory / "hook").write_bytes(b"\n" * 1_000_000)
-    return managers.calls(str(directory / "hook"), "post-commit")
+    return installation.calls(str(directory / "hook"), "post-commit")
 
 
 TOKEN = b"ghp_aB3dE6gH9jK2mN5pQ8rS1tU4vW7xY0zA2bC4\n"
 READERS: dict[str, Callable[[Path], object]] = {
-    "keys without an end": lambda _: detector.lines(b"-----BEGIN PRIVATE KEY-----\n" * 35_000),
-    "tokens": lambda _: detector.lines(TOKEN * 24_000),
-    "names of tokens": lambda _: detector.lines(b"token=" * 160_000),
-    "beginnings of tokens": lambda _: detector.lines(b"ABSK000000000000/" * 58_000),
+    "keys without an end": lambda _: secrets.lines(b"-----BEGIN PRIVATE KEY-----\n" * 35_000),
+    "tokens": lambda _: secrets.lines(TOKEN * 24_000),
+    "names of tokens": lambda _: secrets.lines(b"token=" * 160_000),
+    "beginnings of tokens": lambda _: secrets.lines(b"ABSK000000000000/" * 58_000),
     "a line of a plan": lambda _: tasks(f"- [ ] <!--{' ' * 5000}"),
     "comments of a plan": lambda _: tasks(f"- [ ] {'<!-- ' * 100_000}"),
     "a line of a Makefile": makefile,

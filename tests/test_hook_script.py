@@ -14,7 +14,7 @@ import pytest
 
 from gitckpt.git.repository import discover
 from gitckpt.model import ids
-from gitckpt.model.format.document import message_of
+from gitckpt.model.document import message_of
 from gitckpt.store.hooks.installation import install
 from gitckpt.store.store import Store
 from tests.conftest import Checkout

@@ -86,18 +86,18 @@ def test_every_public_name_is_spoken_of(public: type) -> None:
 
 VALUES = {name: getattr(gitckpt, name) for name in gitckpt.__all__ if dataclasses.is_dataclass(getattr(gitckpt, name))}
 WITHIN = {
-    "Amount": "gitckpt.store.usage.usage",
+    "Amount": "gitckpt.store.usage",
     "Decision": "gitckpt.model.policy",
-    "Event": "gitckpt.store.runs.timeline",
+    "Event": "gitckpt.store.runs.summary",
     "Fate": "gitckpt.store.retention.runs",
     "Imported": "gitckpt.model.checkpoint",
-    "Leftover": "gitckpt.store.usage.usage",
+    "Leftover": "gitckpt.store.usage",
     "Omitted": "gitckpt.model.checkpoint",
     "PathChange": "gitckpt.store.restore.plan",
     "StepDefinition": "gitckpt.durable.steps.graph",
     "Submodule": "gitckpt.model.checkpoint",
     "Suspect": "gitckpt.model.checkpoint",
-    "WorktreeUse": "gitckpt.store.usage.usage",
+    "WorktreeUse": "gitckpt.store.usage",
 }
 """What results consist of, and is not public by name."""
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import signal
 
-from gitckpt.cli.screen import terminal
-from gitckpt.cli.screen.audience import Terminal
+from gitckpt.cli import terminal
+from gitckpt.cli.audience import Terminal
 from gitckpt.durable.driver.pipelines import COMPLETE, DEFERRED
-from gitckpt.durable.run.errors import PhaseFailed
+from gitckpt.durable.run.attempts import PhaseFailed
 from gitckpt.model.errors import UsageError
 
 TYPE_CHECKING = False

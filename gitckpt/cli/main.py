@@ -8,8 +8,8 @@ import os
 import sys
 
 from gitckpt import __version__
+from gitckpt.cli import terminal
 from gitckpt.cli.parser import quick
-from gitckpt.cli.screen import terminal
 from gitckpt.model.errors import CkptError
 
 BUG = 3
@@ -115,7 +115,7 @@ def _sandbox_cure(message: str) -> str | None:
     if os.strerror(errno.EROFS) not in message or not any(name.startswith("CODEX_SANDBOX") for name in os.environ):
         return None
     from gitckpt.git.repository import discover
-    from gitckpt.model.names import shell_word
+    from gitckpt.model.arguments import shell_word
 
     try:
         place = discover().common_dir

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 
 from gitckpt import __version__
-from gitckpt.cli.screen import terminal
+from gitckpt.cli import terminal
 from gitckpt.model.errors import RepositoryError, UsageError
 
 TYPE_CHECKING = False

@@ -4,20 +4,24 @@ from __future__ import annotations
 
 import functools
 import hashlib
+import re
+from collections.abc import Collection
 
-from gitckpt.durable.driver.registry import OPTIONS
+from gitckpt.durable.driver.driver import OPTIONS
 from gitckpt.durable.pipeline import file as pipelines
 from gitckpt.formats import files
 from gitckpt.formats.systems import content
-from gitckpt.formats.systems.record import KEY, Record, Source, Unreadable
-from gitckpt.git.repository import BRANCHES
+from gitckpt.formats.systems.content import KEY, Record, Source, Unreadable
+from gitckpt.git.process import GitError
+from gitckpt.git.repository import BRANCHES, Repository
 from gitckpt.git.worktree import administration
+from gitckpt.model import times
 from gitckpt.model.checkpoint import CLEAN, Checkpoint, Pipeline, Worktree
 from gitckpt.model.phase import split
 from gitckpt.model.values import dataclass, field
+from gitckpt.store import secrets
 from gitckpt.store.records import layout
 from gitckpt.store.runs import run_files
-from gitckpt.store.secrets import detector
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -25,8 +29,129 @@ if TYPE_CHECKING:
     from typing import Any
 
     from gitckpt.durable.pipeline.definition import PipelineDefinition
-    from gitckpt.formats.clock import Time
     from gitckpt.store.checkpoints import Checkpoints
+
+
+# When a file was written, by what it says and by the commit that it names.
+
+
+_COMMITTER = re.compile(rb"^committer .*> (-?\d{1,15}) ([+-])(\d\d)(\d\d)$", re.MULTILINE)
+_SECOND = 1_000_000
+_LAST = 253_402_300_799 * _SECOND
+
+
+@dataclass(frozen=True, slots=True)
+class Commit:
+    """What is known of a commit.
+
+    Attributes:
+        time: its committer's, in microseconds since the epoch.
+        offset: of the committer's zone from UTC, in microseconds.
+    """
+
+    time: int
+    offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class Time:
+    """When a file was written.
+
+    Attributes:
+        instant: in microseconds since the epoch.
+        started: when its run began.
+        is_trusted: whether anything confirms it.
+        remark: what was repaired; None where nothing was.
+    """
+
+    instant: int
+    started: int
+    is_trusted: bool
+    remark: str | None = None
+
+
+def commits(repository: Repository, oids: Collection[str]) -> dict[str, Commit]:
+    """Returns those of some oids that are commits which are here."""
+    wanted = sorted(set(oids))
+    found = {}
+    for oid, there in zip(wanted, repository.cat_file.contents(wanted), strict=True):
+        if there is None or there[:2] != (oid, "commit"):  # with SHA-256, git takes 40 digits for the beginning of 64
+            continue
+        said = _COMMITTER.search(there[2].partition(b"\n\n")[0])
+        if said is None:
+            continue
+        offset = (int(said[3]) * 60 + int(said[4])) * 60 * _SECOND
+        found[oid] = Commit(int(said[1]) * _SECOND, -offset if said[2] == b"-" else offset)
+    return found
+
+
+def of(record: Record, commit: Commit | None, now: int) -> Time:
+    """Returns when a file was written.
+
+    rlm-act writes the time of its place and calls it UTC: where that lies before the commit which it has seen, the clock is taken for one
+    of the committer's zone (42 of 44 files that it wrote in public lie so).
+
+    Args:
+        record: what the file says.
+        commit: that it names; None where that is not here.
+        now: the current instant.
+    """
+    if record.time is None or not 0 < record.time <= _LAST:
+        return Time(now, now, is_trusted=False, remark="tells no time: that of the import stands for it")
+    started = record.started if record.started is not None and 0 < record.started <= _LAST else record.time
+    if not record.is_local:
+        return Time(record.time, started, is_trusted=True)
+    if commit is None:
+        return Time(record.time, started, is_trusted=False)
+    if record.time >= commit.time or not commit.offset:
+        return Time(record.time, started, is_trusted=True)
+    repaired = record.time - commit.offset
+    remark = f"calls {record.said} UTC, which is before its commit: repaired to {times.to_text(repaired)}"
+    return Time(repaired, started - commit.offset, is_trusted=True, remark=remark)
+
+
+# The versions of a file that git has, oldest first.
+
+
+_HISTORY_SECOND = 1_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Version:
+    """A file as a commit has it.
+
+    Attributes:
+        commit: oid.
+        time: of the committer, in microseconds since the epoch.
+        data: the bytes.
+    """
+
+    commit: str
+    time: int
+    data: bytes
+
+
+def versions(repository: Repository, path: str) -> list[Version]:
+    """Returns what the history of HEAD has of a file, without versions that are as the one before.
+
+    Args:
+        path: relative to the top of the worktree.
+    """
+    try:
+        # Not `log`, to which the person's settings add lines.
+        listed = repository.git.run("rev-list", "--timestamp", "--reverse", "--topo-order", "HEAD", "--", f":(top,literal){path}").out
+    except GitError:
+        return []  # there is no commit yet
+    pairs = [line.split(" ") for line in listed.decode("ascii").splitlines()]
+    found: list[Version] = []
+    for (time, commit), blob in zip(pairs, repository.cat_file.contents([f"{commit}:{path}" for _, commit in pairs]), strict=True):
+        if blob is not None and blob[1] == "blob" and (not found or found[-1].data != blob[2]):
+            found.append(Version(commit, int(time) * _HISTORY_SECOND, blob[2]))
+    return found
+
+
+# From what a file becomes to the keys of a checkpoint: its commit, its files, what drives its run.
+
 
 _LABEL = 200
 
@@ -131,7 +256,7 @@ def pipeline(
             contents[name] = files.inside(path, store.repository.worktree, reason, project)
         except Unreadable as error:
             item.unread[path] = str(error)
-    inputs = {**definition.inputs, **{name: detector.masked(value) for name, value in drive.inputs.items()}}
+    inputs = {**definition.inputs, **{name: secrets.masked(value) for name, value in drive.inputs.items()}}
     inputs |= {name: drive.files[name] for name in contents if name in drive.files}
     # An input that is a file, and is not here, would be waited for in vain.
     inputs |= {name: "" for name in definition.files if name not in contents and name != "plan"}

@@ -5,17 +5,16 @@ from __future__ import annotations
 import hashlib
 import os
 
-from gitckpt.formats.known import trigger
+from gitckpt.formats.importer import trigger
 from gitckpt.formats.systems import detection, forge, quasar, rlm_act, superpowers
-from gitckpt.formats.systems.record import FORGE, NEBULA, QUASAR, RLM_ACT, SUPERPOWERS, WORKFLOW, Unreadable
+from gitckpt.formats.systems.content import FORGE, NEBULA, QUASAR, RLM_ACT, SUPERPOWERS, WORKFLOW, Unreadable
 from gitckpt.git import fsync
 from gitckpt.git.files import atomic, premises, regular
 from gitckpt.git.objects.encoding import object_id
 from gitckpt.git.worktree import administration
-from gitckpt.model.arguments import require, require_path, require_text
+from gitckpt.model.arguments import require, require_path, require_text, shell_word
 from gitckpt.model.checkpoint import IMPORT, Checkpoint
 from gitckpt.model.errors import CkptError, UsageError, WorktreeError
-from gitckpt.model.names import shell_word
 from gitckpt.model.phase import NOT_PHASES, split
 from gitckpt.model.values import dataclass, replace
 from gitckpt.store.records import finder, heads, layout

@@ -6,8 +6,7 @@ import os
 from collections.abc import Callable, Container, Iterator
 
 from gitckpt.formats.systems import detection
-from gitckpt.formats.systems.content import LARGEST
-from gitckpt.formats.systems.record import Source, Unreadable
+from gitckpt.formats.systems.content import LARGEST, Source, Unreadable
 from gitckpt.git.files import regular
 from gitckpt.git.files.premises import PRIVATE
 from gitckpt.model.errors import NotFoundError

@@ -12,26 +12,103 @@ from functools import cached_property
 from itertools import count
 
 from gitckpt.durable.steps import graph_file
-from gitckpt.formats import clock, conversion, files, history
+from gitckpt.formats import conversion, files
 from gitckpt.formats.conversion import Drafted, FoundFile
-from gitckpt.formats.known import KnownImports, shown, trigger
 from gitckpt.formats.systems import detection, forge, quasar, rlm_act, superpowers
-from gitckpt.formats.systems.record import FORGE, NEBULA, QUASAR, RLM_ACT, SUPERPOWERS, WORKFLOW, Record, Source, Unreadable
+from gitckpt.formats.systems.content import FORGE, NEBULA, QUASAR, RLM_ACT, SUPERPOWERS, WORKFLOW, Record, Source, Unreadable
 from gitckpt.git.lock import Lock
 from gitckpt.git.objects.encoding import object_id
+from gitckpt.git.refs import RefMoved, Update
 from gitckpt.model import ids, times
-from gitckpt.model.arguments import paths_of, require_callable, require_text
-from gitckpt.model.checkpoint import Checkpoint, Imported
-from gitckpt.model.errors import StateError, UsageError
+from gitckpt.model.arguments import paths_of, quoted, require_callable, require_text
+from gitckpt.model.checkpoint import IMPORT, Checkpoint, Imported
+from gitckpt.model.errors import InvalidCheckpoint, NotFoundError, StateError, UsageError
 from gitckpt.model.values import dataclass, replace
-from gitckpt.store.records import draft, layout
+from gitckpt.store.checkpoints import Checkpoints
+from gitckpt.store.records import draft, keys, layout
 from gitckpt.store.records.recorder import Proposal, Recorder
-from gitckpt.store.snapshot import capturable
+from gitckpt.store.snapshot import limits
 from gitckpt.store.store import Store, inside
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from gitckpt.store.records.keys import Claim
     from gitckpt.store.snapshot.limits import Limits
+
+
+# What was imported before: by its bytes, and by the key of its run.
+
+
+def trigger(format_: str) -> str:
+    """Returns the trigger of checkpoints that were made of files of a format."""
+    return IMPORT + format_
+
+
+def shown(path: str) -> str:
+    """Returns the path of a file as a checkpoint has it: a document holds nothing but UTF-8."""
+    return quoted(os.fsencode(path))
+
+
+class KnownImports:
+    """What a repository has of files that were imported."""
+
+    def __init__(self, store: Checkpoints) -> None:
+        self._store = store
+        self._by_original: dict[str, list[str]] = {}
+        for ref, oid in store.refs.each(layout.ORIGINALS):
+            self._by_original.setdefault(oid, []).append(ref.removeprefix(layout.ORIGINALS))
+
+    def of_bytes(self, record: Record, path: str, original: str) -> Checkpoint | None:
+        """Returns the checkpoint that was made of a file; None where none was.
+
+        Args:
+            record: what the file becomes.
+            path: of the file, as it is shown.
+            original: the oid that its bytes have as a blob.
+        """
+        for name in self._by_original.get(original, ()):
+            try:
+                found = self._store.read(name)
+            except (NotFoundError, InvalidCheckpoint):
+                continue  # a kill has left the bytes alone, or somebody has removed the checkpoint
+            is_same = found.trigger == trigger(record.format) and found.imported is not None
+            if is_same and (not record.by_path or (found.imported is not None and found.imported.path == shown(path))):
+                return found
+        return None
+
+    def note(self, original: str, checkpoint_id: str) -> None:
+        """Takes in what was imported just now."""
+        self._by_original.setdefault(original, []).append(checkpoint_id)
+
+    def clear(self, checkpoint_id: str) -> None:
+        """Deletes the bytes that an import has kept which was killed before their checkpoint was there.
+
+        Args:
+            checkpoint_id: the id that a file says its checkpoint has.
+        """
+        for space in layout.HOLDERS:
+            oid = self._store.refs.read(space + checkpoint_id)
+            if oid is not None:
+                try:
+                    self._store.refs.update([Update(layout.CHECKPOINTS + checkpoint_id, "", ""), Update(space + checkpoint_id, "", oid)])
+                except RefMoved:
+                    return  # another import is at it
+
+    def claim(self, record: Record) -> Claim:
+        """Returns the key of the run that a file is of."""
+        key = f"{trigger(record.format)}:{record.identity}"
+        if len(key) > keys.MAX_LENGTH or not key.isprintable():
+            import hashlib
+
+            key = f"{trigger(record.format)}:{hashlib.sha256(os.fsencode(record.identity)).hexdigest()}"
+        return self._store.claim(key)
+
+    def run(self, record: Record) -> str | None:
+        """Returns the run that files with the same identity became; None where there is none."""
+        return self.claim(record).run()
+
+
+# Takes files of other tools over: each becomes a checkpoint, those of one piece of work a run, and their bytes are kept beside it.
 
 
 IMPORTED, KNOWN, REFUSED, FAILED, SKIPPED = "imported", "known", "refused", "failed", "skipped"
@@ -203,7 +280,7 @@ class Importer:
         made = [(replace(record, remarks=(*record.remarks, remark)) if remark else record, source)]
         if self._history and format_ == SUPERPOWERS:
             versions = []
-            for version in history.versions(self._store.repository, source.path):
+            for version in conversion.versions(self._store.repository, source.path):
                 older = replace(source, data=version.data)
                 try:
                     record = self._record(format_, older)
@@ -218,13 +295,13 @@ class Importer:
 
     def _reason(self, path: str) -> str | None:
         """Returns why a snapshot would leave out a file."""
-        return capturable.reason_to_leave(self._store.repository, self._limits, path)
+        return limits.reason_to_leave(self._store.repository, self._limits, path)
 
     def _captured(self, directory: str) -> set[str] | None:
         """Returns the files below a directory that a snapshot would capture; None to search all."""
         if self._top is None:
             return None
-        return capturable.below(self._store.repository, self._limits, directory)
+        return limits.below(self._store.repository, self._limits, directory)
 
     @cached_property
     def _limits(self) -> Limits:
@@ -241,10 +318,10 @@ class Importer:
 
     def _items(self, read: Iterable[tuple[Record, Source]]) -> list[FoundFile]:
         known = list(read)
-        there = clock.commits(self._store.repository, {record.commit for record, _ in known if ids.is_oid(record.commit)})
+        there = conversion.commits(self._store.repository, {record.commit for record, _ in known if ids.is_oid(record.commit)})
         now, items = self._store.clock(), []
         for record, source in known:
-            time = clock.of(record, there.get(record.commit), now)
+            time = conversion.of(record, there.get(record.commit), now)
             original = object_id("blob", source.data, self._store.repository.object_format)
             items.append(FoundFile(record, source, time, record.commit if record.commit in there else "", original))
         return items

@@ -8,10 +8,10 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Sequence
 
+from gitckpt.git import graph
 from gitckpt.git.command import STREAMED
 from gitckpt.git.filesystem import names_in
 from gitckpt.git.fsync import object_path
-from gitckpt.git.graph import partial
 from gitckpt.git.objects.encoding import OVERSIZED, object_hash, object_id
 from gitckpt.git.process import GitError
 from gitckpt.git.repository import Repository
@@ -41,7 +41,7 @@ def unreadable(repository: Repository, oids: Sequence[str], progress: Counted | 
             lost.add(oid)
         if progress is not None and (count % _EVERY == 0 or count == len(oids)):
             progress(count, len(oids))
-    if lost and partial.promisor(repository) is not None:
+    if lost and graph.promisor(repository) is not None:
         lost.intersection_update(_present(repository))
     return lost
 

@@ -10,7 +10,7 @@ import time
 
 from gitckpt.git import fsync
 from gitckpt.git.command import DURABLE, Standby
-from gitckpt.git.files.ref_files import may_be_there, plain, require_no_pipes
+from gitckpt.git.files.refs_stat import may_be_there, plain, require_no_pipes
 from gitckpt.git.process import DeadlinePassed, GitError
 from gitckpt.model.errors import BusyError, CkptError
 
@@ -45,7 +45,7 @@ class LockHeld(BusyError):
     """
 
     def __init__(self, path: str) -> None:
-        from gitckpt.model.names import shell_word
+        from gitckpt.model.arguments import shell_word
 
         super().__init__(
             f"another process holds {path}",

@@ -102,7 +102,7 @@ class Repository:
         try:
             premises.private(path, self.common_dir, make=True)
         except OSError as error:
-            from gitckpt.model.names import shell_word
+            from gitckpt.model.arguments import shell_word
 
             message = f"cannot write to {self.common_dir}: {error.strerror}"
             hint = f"make it writable: chmod -R u+w {shell_word(self.common_dir)}"
@@ -345,7 +345,7 @@ def _require_no_stranger(path: str, git_dir: str) -> None:
                 return  # a worktree of its own around it: `.git` leads to `.bare` beside it
         elif not os.path.lexists(os.path.join(dot_git, "HEAD")):
             continue
-        from gitckpt.model.names import shell_word
+        from gitckpt.model.arguments import shell_word
 
         message = f"{own} is a bare repository in the worktree {above}: its settings may come from a branch"
         trusted = f"if you trust it: git --git-dir={shell_word(own)} ckpt …"
@@ -411,7 +411,7 @@ def _named_above(path: str) -> str:
 
 def _cure_of_worktree(git_dir: str) -> str:
     """Returns what to do where git does not take that for a repository which a worktree names as its own."""
-    from gitckpt.model.names import shell_word
+    from gitckpt.model.arguments import shell_word
 
     common, name = os.path.split(os.path.dirname(git_dir))
     if name != "worktrees" or not os.path.isdir(common):

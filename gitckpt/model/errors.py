@@ -20,10 +20,15 @@ This module is imported by the hook, so it stays free of imports.
 
 from __future__ import annotations
 
+from gitckpt.model.values import dataclass
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from typing import Any, Self
+
+
+# The errors that reach a person, each with its exit code and the command to run next.
 
 
 class CkptError(Exception):
@@ -177,3 +182,25 @@ class WorktreeError(CkptError):
     """A directory that is in the way, or a worktree that cannot be made or trusted."""
 
     exit_code = 14
+
+
+# What an inspection reports.
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing that is not as it should be.
+
+    Attributes:
+        code: stable name of the kind of finding, such as "hook-missing".
+        object: the ref, file or setting it is about.
+        sentence: what is wrong with it, for a person.
+        cure: the command or line that mends it; None where nothing can be advised.
+        repaired: whether it was mended just now.
+    """
+
+    code: str
+    object: str
+    sentence: str
+    cure: str | None = None
+    repaired: bool = False

@@ -12,14 +12,14 @@ Keys keep their order: a table is written as a `[header]` only where no plain va
 
 from __future__ import annotations
 
+from gitckpt.model import budget
 from gitckpt.model.errors import StateError
-from gitckpt.model.format import budget
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, TypeAlias
 
-    from gitckpt.model.format.budget import Budget
+    from gitckpt.model.budget import Budget
 
     Path: TypeAlias = tuple[Any, str | int] | None
 

@@ -11,17 +11,16 @@ from types import TracebackType
 
 from gitckpt.git import packing
 from gitckpt.git.command import require_git
-from gitckpt.git.objects.adapters import open_objects
+from gitckpt.git.objects.plumbing import open_objects
 from gitckpt.git.refs import Refs
 from gitckpt.git.repository import Repository, open_repository
-from gitckpt.model import ids, times
+from gitckpt.model import codec, ids, times
 from gitckpt.model.arguments import require_text, strings
 from gitckpt.model.checkpoint import Checkpoint, Worktree
 from gitckpt.model.errors import CkptError, NotFoundError
-from gitckpt.model.readers import codec
 from gitckpt.model.values import replace
-from gitckpt.store import chains, log, notes, roster
-from gitckpt.store.listener import Listener
+from gitckpt.store import log, notes, roster
+from gitckpt.store.log import Listener
 from gitckpt.store.records import draft, layout
 from gitckpt.store.records.heads import Heads
 from gitckpt.store.records.recorder import Proposal, Recorder
@@ -33,14 +32,14 @@ if TYPE_CHECKING:
 
     from gitckpt.git.objects.port import Objects
     from gitckpt.git.worktree.index import PrivateIndex
-    from gitckpt.store.config.rules import Rules
+    from gitckpt.store.config.settings import Rules
     from gitckpt.store.leases.leases import Leases
     from gitckpt.store.records.draft import Details, Successor
     from gitckpt.store.records.entry import Entry, Problem, Query
     from gitckpt.store.records.index import Index
     from gitckpt.store.records.keys import Claim
     from gitckpt.store.records.recorder import Change, Guard, ProgressOf
-    from gitckpt.store.records.removal.remover import Remover
+    from gitckpt.store.records.remover import Remover
     from gitckpt.store.snapshot.limits import Limits
     from gitckpt.store.snapshot.manifest import Beside
 
@@ -81,7 +80,7 @@ class Checkpoints:
         self.new_id = new_id
         self._has_written = self._has_removed = False
         self._recorder = Recorder(repository, self.objects, self.refs)
-        self.heads = Heads(self.refs, self.objects, lambda: self.index, partial(chains.knows, repository))
+        self.heads = Heads(self.refs, self.objects, lambda: self.index, partial(roster.knows, repository))
 
     @classmethod
     def open(cls, path: str | os.PathLike[str] = ".", *, adapter: str = "auto") -> Self:
@@ -121,7 +120,7 @@ class Checkpoints:
     @cached_property
     def rules(self) -> Rules:
         """The settings; the listener is told what of them does not apply."""
-        from gitckpt.store.config.rules import Rules  # not for those who neither capture nor expire
+        from gitckpt.store.config.settings import Rules  # not for those who neither capture nor expire
 
         return Rules(self.repository, self._listener.tell)
 
@@ -169,9 +168,9 @@ class Checkpoints:
         self._parts = (commit, captured.files), captured.parts
         if not (captured.submodules and limits.submodules and with_submodules):
             return captured.worktree, limits
-        from gitckpt.store.submodules import keeper
+        from gitckpt.store import submodules
 
-        return keeper.capture(self, captured.worktree, captured.submodules, limits), limits
+        return submodules.capture(self, captured.worktree, captured.submodules, limits), limits
 
     def record(
         self,
@@ -326,9 +325,9 @@ class Checkpoints:
 
     def rewritten(self) -> Sequence[Entry]:
         """As `Store.rewritten`."""
-        from gitckpt.git.worktree import rewrites
+        from gitckpt.git.worktree import operation
 
-        instead = rewrites.filtered(self.repository)
+        instead = operation.filtered(self.repository)
         return [entry for entry in self.list() if entry.git_sha in instead] if instead else []
 
     def problems(self) -> Sequence[Problem]:
@@ -364,7 +363,8 @@ class Checkpoints:
         try:
             return (at_once or notes.is_due(self.repository, instant)) and self.write_links(instant)
         except CkptError as error:
-            log.append(self.repository, f"notes were not written: {error.message}")
+            with contextlib.suppress(CkptError):  # a disk without room for the notes may have none for the log
+                log.append(self.repository, f"notes were not written: {error.message}")
             return False
 
     def link(self, entries: Sequence[Entry]) -> None:
@@ -387,10 +387,10 @@ class Checkpoints:
         settled: bool = True,
     ) -> int:
         """As `Store.remove`, for those that know more already: as for `Remover.remove`."""
-        from gitckpt.store.submodules import keeper
+        from gitckpt.store import submodules
 
         wanted = strings("checkpoint_ids", checkpoint_ids)
-        with keeper.removal(self, wanted, listed):
+        with submodules.removal(self, wanted, listed):
             gone = self.remover().remove(wanted, runs=runs, listed=listed, last=last, settled=settled)
         self._has_removed = True
         return gone
@@ -404,15 +404,15 @@ class Checkpoints:
 
     def remover(self) -> Remover:
         """Returns what removes checkpoints, and lets go what they kept."""
-        from gitckpt.store.records.removal.remover import Remover
+        from gitckpt.store.records.remover import Remover
 
         return Remover(self.repository, self.objects, self.refs, self.index)
 
     def _clear(self, lock: str) -> bool:
         """Removes a lock of a ref that a killed git left, and tells whether it is gone."""
-        from gitckpt.store.records import locks  # which are seldom in the way
+        from gitckpt.store.records import heads  # which are seldom in the way
 
-        return locks.clear(self.repository, self.announce, lock)
+        return heads.clear(self.repository, self.announce, lock)
 
     def announce(self, sentence: str) -> None:
         """Says what was done unasked: to whoever opened the store, and in the log."""

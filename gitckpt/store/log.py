@@ -6,11 +6,18 @@ import os
 
 from gitckpt.git.files import premises
 from gitckpt.model import times
+from gitckpt.model.arguments import require_callable
 from gitckpt.model.errors import CkptError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from gitckpt.git.repository import Repository
+
+
+# The log: a file in the private directory, for what went wrong where nobody could be told. Imported by the hook.
+
 
 FILE = "log"
 _LARGE = 1_000_000
@@ -65,3 +72,28 @@ def _bounded(text: str) -> str:
         return text
     half = LONGEST // 2 - len(_LEFT_OUT)
     return text[:half] + _LEFT_OUT.format(len(text) - 2 * half) + text[-half:]
+
+
+# What a store calls to tell something while it works; by default nothing.
+
+
+class Listener:
+    """Functions that a store calls, from any thread that uses it; for `Store.open`.
+
+    Args:
+        tell: is told, a sentence at a time, what was done unasked (the log has it, too), and what of the settings does not apply.
+        progress: is given a line to show for what takes long, which the next one replaces; "" ends it.
+
+    Raises:
+        UsageError: one of them is no function.
+    """
+
+    def __init__(
+        self,
+        tell: Callable[[str], object] = lambda _: None,
+        progress: Callable[[str], object] = lambda _: None,
+    ) -> None:
+        for name, call in (("tell", tell), ("progress", progress)):
+            require_callable(name, call)
+        self.tell = tell
+        self.progress = progress

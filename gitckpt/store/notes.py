@@ -12,10 +12,10 @@ import os
 import time
 
 from gitckpt.git.files import premises
-from gitckpt.git.files.ref_files import plain
+from gitckpt.git.files.refs_stat import plain
 from gitckpt.git.refs import RefMoved, Update
 from gitckpt.model import ids
-from gitckpt.model.format.note import changed, link_id
+from gitckpt.model.note import changed, link_id
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -165,11 +165,11 @@ def carry(repository: Repository, command: str) -> None:
     there = waiting(repository)
     if not there:
         return
-    from gitckpt.git.worktree import rewrites  # not for the records of commits
+    from gitckpt.git.worktree import operation  # not for the records of commits
 
     carried: Lines = {}
     # As git has noted it: what it tells the hook belongs to the user's part of that.
-    for old, new in rewrites.amended(repository) if command == "amend" else rewrites.rebased(repository):
+    for old, new in operation.amended(repository) if command == "amend" else operation.rebased(repository):
         if old in there and new != old:
             carried.setdefault(new, []).extend(there[old])
     append(repository, carried)

@@ -12,6 +12,7 @@ from gitckpt.git.process import GitError, cure_of_promised
 from gitckpt.git.repository import open_repository
 from gitckpt.model import ids
 from gitckpt.model.arguments import (
+    first_of,
     instances,
     paths_of,
     require,
@@ -25,25 +26,23 @@ from gitckpt.model.arguments import (
 from gitckpt.model.checkpoint import Checkpoint
 from gitckpt.model.errors import BusyError, NotFoundError, UsageError, WorktreeError
 from gitckpt.model.ids import require_run_id
-from gitckpt.model.names import first_of
 from gitckpt.store.checkpoints import Checkpoints
-from gitckpt.store.listener import Listener
+from gitckpt.store.log import Listener
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from gitckpt.model.jsonable import StateChange
     from gitckpt.model.policy import Policy
-    from gitckpt.model.readers.statediff import StateChange
     from gitckpt.store.audit.doctor import Diagnosis
     from gitckpt.store.audit.verification import Report
     from gitckpt.store.config.settings import Loosening
     from gitckpt.store.hooks.installation import Installation
-    from gitckpt.store.restore.extraction import Extras
-    from gitckpt.store.restore.report import Restored
+    from gitckpt.store.restore.restorer import Extras, Restored
     from gitckpt.store.restore.undo import UndoStep
     from gitckpt.store.retention.expiry import Expired
-    from gitckpt.store.usage.usage import Usage
+    from gitckpt.store.usage import Usage
 
     _Path = str | bytes | os.PathLike[str]
     from collections.abc import Collection, Iterable, Mapping
@@ -53,8 +52,7 @@ if TYPE_CHECKING:
     from gitckpt.store.records.draft import Details
     from gitckpt.store.records.entry import Entry, Problem, Query
     from gitckpt.store.records.recorder import Guard
-    from gitckpt.store.runs.summary import RunInfo
-    from gitckpt.store.runs.timeline import History
+    from gitckpt.store.runs.summary import History, RunInfo
     from gitckpt.store.snapshot.limits import Limits
     from gitckpt.store.worktrees.opener import Opened
 
@@ -263,11 +261,11 @@ class Store:
         Raises:
             UsageError: it is no list of entries.
         """
-        from gitckpt.store.records import changed
+        from gitckpt.store.records import finder
         from gitckpt.store.records.entry import Entry
 
         require("entries", entries, Iterable, "a list of entries")
-        return changed.count(self._checkpoints.repository, self._checkpoints.index, instances("entries", entries, Entry, "an Entry"))
+        return finder.count(self._checkpoints.repository, self._checkpoints.index, instances("entries", entries, Entry, "an Entry"))
 
     def problems(self) -> Sequence[Problem]:
         """Returns the refs of ours below `refs/checkpoints/` that are no valid checkpoints."""
@@ -412,9 +410,9 @@ class Store:
 
         Each was started in this worktree, or has it. None is complete, or driven by anybody.
         """
-        from gitckpt.store.runs import resumable
+        from gitckpt.store.runs import summary
 
-        return resumable.unfinished(self._checkpoints)
+        return summary.unfinished(self._checkpoints)
 
     def made_elsewhere(self, names: Iterable[str]) -> Mapping[str, str]:
         """Return which checkpoints and runs other worktrees made: the worktree by id.
@@ -425,9 +423,9 @@ class Store:
         Raises:
             UsageError: it is no list of strings.
         """
-        from gitckpt.store.runs import resumable
+        from gitckpt.store.runs import summary
 
-        return resumable.made_elsewhere(self._checkpoints, strings("names", names))
+        return summary.made_elsewhere(self._checkpoints, strings("names", names))
 
     def history(self, run: str) -> History:
         """Returns one run, phase by phase.
@@ -438,9 +436,9 @@ class Store:
         Raises:
             NotFoundError: there is no such run.
         """
-        from gitckpt.store.runs import timeline
+        from gitckpt.store.runs import summary
 
-        return timeline.read(self._checkpoints, run)
+        return summary.read(self._checkpoints, run)
 
     def cancel(self, run: str, *, wait: float = 30.0) -> bool:
         """Stops whoever drives a run, and waits for their end, as `git ckpt cancel` does. The run can be resumed.
@@ -497,9 +495,9 @@ class Store:
         It is the newest one of the newest of `unfinished_runs`; or, where that is newer, the newest of a phase that was recorded in this
         worktree outside of runs, as a script does with `git ckpt save --phase research-failed`.
         """
-        from gitckpt.store.runs import resumable
+        from gitckpt.store.runs import summary
 
-        return resumable.latest_resumable(self._checkpoints)
+        return summary.latest_resumable(self._checkpoints)
 
     def remove_run(self, run: str) -> int:
         """Removes a run as a whole, whatever has become of it: its checkpoints, worktree, lease and files.
@@ -517,9 +515,9 @@ class Store:
             UsageError: an unfinished run refers to it; it stays.
             BusyError: as `remove`; the run may be without its worktree then, and goes with the next call.
         """
-        from gitckpt.store.retention import whole
+        from gitckpt.store.retention import expiry
 
-        return whole.remove(self._checkpoints, require_run_id(run))
+        return expiry.remove(self._checkpoints, require_run_id(run))
 
     # Files
 
@@ -708,10 +706,10 @@ class Store:
             WorktreeError: its files are missing.
             UsageError: it is no path.
         """
-        from gitckpt.store.restore import extraction
+        from gitckpt.store.restore import restorer
 
         require_path("path", path)
-        return extraction.content(self._checkpoints.repository, self._given(checkpoint), os.fsencode(path), beside=beside)
+        return restorer.content(self._checkpoints.repository, self._given(checkpoint), os.fsencode(path), beside=beside)
 
     def beside(self, checkpoint: Checkpoint | str) -> Sequence[str]:
         """Returns the names of the files that a run kept beside its worktree: its inputs, and what its phases put out.
@@ -746,9 +744,9 @@ class Store:
             NotFoundError, InvalidCheckpoint: as `read`.
             WorktreeError: an object of the snapshot is missing or damaged, or there are more paths than anybody lists.
         """
-        from gitckpt.store.restore import extraction
+        from gitckpt.store.restore import restorer
 
-        return extraction.extras(self._checkpoints.repository, self._checkpoints.objects, self._given(checkpoint))
+        return restorer.extras(self._checkpoints.repository, self._checkpoints.objects, self._given(checkpoint))
 
     def _current(self) -> tuple[str | None, str]:
         """Returns the snapshot of this worktree as it is now, and its commit."""
@@ -767,9 +765,9 @@ class Store:
         Raises:
             NotFoundError, InvalidCheckpoint: as `read`.
         """
-        from gitckpt.model.readers import statediff
+        from gitckpt.model import jsonable
 
-        return statediff.compare(dict(self._given(before).state), dict(self._given(after).state))
+        return jsonable.compare(dict(self._given(before).state), dict(self._given(after).state))
 
     def _given(self, checkpoint: Checkpoint | str) -> Checkpoint:
         return checkpoint if isinstance(checkpoint, Checkpoint) else self._checkpoints.read(checkpoint)
@@ -824,7 +822,7 @@ class Store:
             UsageError: it is empty, or no string.
             CkptError: it cannot be noted.
         """
-        from gitckpt.store.secrets.settled import Settled
+        from gitckpt.store.secrets import Settled
 
         require_text("what", what)
         require_path("what", what)
@@ -854,11 +852,11 @@ class Store:
             UsageError: it is something else.
             CkptError: it cannot be written.
         """
-        from gitckpt.store.config import approval
+        from gitckpt.store.config import settings
         from gitckpt.store.config.settings import Loosening
 
         require("loosened", loosened, Loosening, "what Store.loosened returned")
-        approval.note(self._checkpoints.repository, [loosened.digest])
+        settings.note(self._checkpoints.repository, [loosened.digest])
 
     def disallow(self) -> bool:
         """Allow nothing any more in this clone; tell whether anything was allowed.
@@ -866,9 +864,9 @@ class Store:
         Raises:
             CkptError: it cannot be written.
         """
-        from gitckpt.store.config import approval
+        from gitckpt.store.config import settings
 
-        return approval.forget(self._checkpoints.repository)
+        return settings.forget(self._checkpoints.repository)
 
     def verify(
         self,
@@ -925,7 +923,7 @@ class Store:
 
     def usage(self) -> Usage:
         """Measures what the checkpoints take on the disk, with worktrees, derived files, and what lies around. Changes nothing."""
-        from gitckpt.store.usage import usage
+        from gitckpt.store import usage
 
         return usage.measure(self._checkpoints)
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from gitckpt.durable.run.errors import PhaseBlocked
+from gitckpt.durable.run.attempts import PhaseBlocked
 from gitckpt.durable.run.run import Run
 from gitckpt.store.store import Store, inside
 from tests.cli.test_cli_running import told

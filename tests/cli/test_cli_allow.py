@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from gitckpt.git.repository import discover
-from gitckpt.store.config import approval, settings
+from gitckpt.store.config import settings
 from gitckpt.store.snapshot.limits import SECRETS
 from tests.cli.conftest import Ckpt, Outcome
 from tests.conftest import Checkout, allow
@@ -65,7 +65,7 @@ def test_a_file_that_loosens_nothing(main_checkout: Checkout, ckpt: Ckpt) -> Non
     assert ckpt("allow", at=main_checkout) == Outcome(0, "", said)
     main_checkout.write("gitckpt.toml", settings.TEMPLATE)
     assert ckpt("allow") == Outcome(0, "", said)
-    assert not Path(approval.path(discover(str(main_checkout.path)))).exists()
+    assert not Path(settings.path_approval(discover(str(main_checkout.path)))).exists()
 
 
 def test_as_json(checkout: Checkout, ckpt: Ckpt) -> None:

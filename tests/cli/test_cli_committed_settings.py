@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from gitckpt.git.repository import discover
-from gitckpt.store.config import committed
+from gitckpt.store.config import settings
 from gitckpt.store.config.file import ConfigError
 from tests.conftest import Checkout
 from tests.durable.stage import Stage, stage
@@ -46,25 +46,25 @@ class TestBegin:
         commit = main_checkout.commit("a mistake", **{"gitckpt.toml": MISTAKE})
         main_checkout.git("symbolic-ref", "HEAD", "refs/heads/unborn")
         with pytest.raises(ConfigError) as caught:
-            committed.require_correct(discover(str(main_checkout.path)), commit)
+            settings.require_correct(discover(str(main_checkout.path)), commit)
         assert caught.value.message == f"{commit[:10]}:{SAID}"
 
     def test_what_git_config_overrides_is_not_judged(self, main_checkout: Checkout) -> None:
         commit = main_checkout.commit("a mistake", **{"gitckpt.toml": "[retention]\nkeep_last = -1\n"})
         main_checkout.git("config", "ckpt.keepLast", "5")
-        committed.require_correct(discover(str(main_checkout.path)), commit)
+        settings.require_correct(discover(str(main_checkout.path)), commit)
 
     def test_a_link_and_what_a_filter_makes_something_else_of_are_not_judged_by_the_blob(self, main_checkout: Checkout) -> None:
         repository = discover(str(main_checkout.path))
         (main_checkout.path / "gitckpt.toml").symlink_to("[elsewhere")
-        committed.require_correct(repository, main_checkout.commit("a link", other="x"))
+        settings.require_correct(repository, main_checkout.commit("a link", other="x"))
         (main_checkout.path / "gitckpt.toml").unlink()
         main_checkout.git("config", "filter.turn.clean", "tr a-z n-za-m")
         main_checkout.git("config", "filter.turn.smudge", "tr a-z n-za-m")
         attributes = {".gitattributes": "gitckpt.toml filter=turn\n"}
         commit = main_checkout.commit("turned", **attributes, **{"gitckpt.toml": "[retention]\nkeep_last = 3\n"})
         assert "retention" not in main_checkout.git("cat-file", "-p", f"{commit}:gitckpt.toml")
-        committed.require_correct(repository, commit)
+        settings.require_correct(repository, commit)
 
 
 class TestEnd:

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from gitckpt.cli.screen import terminal
+from gitckpt.cli import terminal
 from gitckpt.model.checkpoint import PHASE
 from gitckpt.store.store import Store
-from gitckpt.store.usage.usage import Usage
+from gitckpt.store.usage import Usage
 from tests.cli.conftest import Ckpt, Outcome
 from tests.cli.test_cli_terminal import BOLD, RESET, on_terminal
 from tests.conftest import Checkout

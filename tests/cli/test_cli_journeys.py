@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from gitckpt.store.hooks.events import EVENTS
+from gitckpt.store.hooks.files import EVENTS
 from gitckpt.store.store import Store
 from tests.cli.conftest import Ckpt, Outcome, Spawn, normal
 from tests.conftest import Checkout

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from gitckpt.cli import login_shell
+from gitckpt.cli import opening
 from gitckpt.model.errors import CkptError
 from tests.cli.conftest import Ckpt
 from tests.conftest import Checkout
@@ -53,19 +53,19 @@ def test_one_that_does_not_find_it(
 @pytest.mark.parametrize("script", ["command -v git-ckpt", "exit 0"])
 def test_one_that_finds_it(program: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str) -> None:
     shell(tmp_path, monkeypatch, script)
-    assert login_shell.advice() is None
+    assert opening.advice() is None
 
 
 def test_one_that_waits(program: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(login_shell, "_PATIENCE", 0.1)
+    monkeypatch.setattr(opening, "_PATIENCE", 0.1)
     shell(tmp_path, monkeypatch, "sleep 60")
-    assert login_shell.advice() is None
+    assert opening.advice() is None
 
 
 @pytest.mark.parametrize("value", ["", "/usr/bin/fish", "/nowhere/bash"])
 def test_what_is_no_shell_of_this_kind(program: Path, monkeypatch: pytest.MonkeyPatch, value: str) -> None:
     monkeypatch.setenv("SHELL", value)
-    assert login_shell.advice() is None
+    assert opening.advice() is None
 
 
 def test_the_sandbox_of_codex_is_named(main_checkout: Checkout, ckpt: Ckpt, monkeypatch: pytest.MonkeyPatch) -> None:

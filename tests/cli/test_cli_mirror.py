@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from gitckpt.durable.steps import journal, mirror
+from gitckpt.durable.steps import graph_file, journal
 from gitckpt.durable.steps.graph import Graph
 from gitckpt.durable.steps.report import StepReport
 from gitckpt.durable.steps.steps import Steps
@@ -53,7 +53,7 @@ def test_a_kill_leaves_no_part_of_it_in_the_worktree(ckpt: Ckpt, project: Checko
     report(ckpt, project, "start", "PLAN")
     there = repository_of(project)
     state = {"track_id": "login", "loop_state": {}}
-    die_at_rename("metadata.json", lambda: mirror.write(there, "conductor/tracks/{track}/metadata.json", state))
+    die_at_rename("metadata.json", lambda: graph_file.write(there, "conductor/tracks/{track}/metadata.json", state))
     assert os.listdir((project.path / PATH).parent) == ["metadata.json"]
 
 

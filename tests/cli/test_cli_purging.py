@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from gitckpt.cli.screen import terminal
+from gitckpt.cli import terminal
 from tests.cli.conftest import Ckpt
 from tests.conftest import Checkout
 

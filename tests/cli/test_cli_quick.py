@@ -64,7 +64,7 @@ def test_the_table_is_what_the_commands_declare() -> None:
         ('"--raw": "raw",\n', ""),
         ('"number": options.count,', ""),
         ('arguments=["id_"],\n', ""),
-        ("checkpoints.show", "checkpoints.list"),
+        ("commands.show", "commands.list"),
     ],
 )
 def test_a_table_that_is_not_what_the_commands_declare_is_found_and_written_anew(

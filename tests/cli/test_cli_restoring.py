@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from gitckpt import Limits, Store
+from gitckpt.cli import terminal
 from gitckpt.cli.parser import quick
-from gitckpt.cli.screen import terminal
 from tests.cli.conftest import Ckpt, Outcome, normal
 from tests.cli.test_cli_json import check, documented
 from tests.conftest import Checkout

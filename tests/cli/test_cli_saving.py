@@ -16,7 +16,7 @@ import pytest
 from gitckpt import hook
 from gitckpt.git.refs import LockHeld, RefMoved
 from gitckpt.model.errors import CkptError
-from gitckpt.store.records.removal.remover import Remover
+from gitckpt.store.records.remover import Remover
 from tests.cli.conftest import Ckpt, Outcome, document, normal, store_text
 from tests.conftest import Checkout
 

@@ -17,7 +17,7 @@ import pytest
 
 from gitckpt.cli.main import run
 from gitckpt.durable.run.run import Run
-from gitckpt.model.readers import codec
+from gitckpt.model import codec
 from gitckpt.store.records.entry import Query
 from gitckpt.store.store import Store
 from tests import forked

@@ -16,8 +16,8 @@ from unicodedata import east_asian_width
 
 import pytest
 
-from gitckpt.cli.screen import terminal
-from gitckpt.cli.screen.audience import Terminal
+from gitckpt.cli import terminal
+from gitckpt.cli.audience import Terminal
 from gitckpt.git.process import git_executable
 from gitckpt.model.errors import UsageError
 from gitckpt.store.store import Store

@@ -192,7 +192,7 @@ def test_a_bug_outside_any_repository_shows_the_traceback(ckpt: Ckpt, tmp_path: 
 
 def test_ctrl_c_is_130(main_checkout: Checkout) -> None:
     before = main_checkout.fingerprint()
-    imports = "import sys; from gitckpt.cli.main import run; import gitckpt.cli.commands.checkpoints.save"
+    imports = "import sys; from gitckpt.cli.main import run; import gitckpt.cli.commands.save"
     script = f"{imports}; print('up', flush=True); sys.exit(run(sys.argv[1:]))"
     child = subprocess.Popen(
         [sys.executable, "-c", script, "save", "--state", "-"],
@@ -234,9 +234,9 @@ AT = sys.argv.pop(1)
     ("at", "words", "code"),
     [
         ("gitckpt.cli.main", ["list"], -signal.SIGINT),
-        ("gitckpt.cli.screen.terminal", ["list"], -signal.SIGINT),
+        ("gitckpt.cli.terminal", ["list"], -signal.SIGINT),
         ("gitckpt.hook", ["hook", "post-commit"], -signal.SIGINT),
-        ("gitckpt.cli.commands.checkpoints.list", ["list"], 130),
+        ("gitckpt.cli.commands.list", ["list"], 130),
     ],
 )
 def test_interrupted_while_it_is_starting(main_checkout: Checkout, at: str, words: list[str], code: int) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from gitckpt.cli.commands.upkeep import demo as module
+from gitckpt.cli.commands import demo as module
 
 ROOT = Path(__file__).resolve().parents[2]
 

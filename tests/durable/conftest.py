@@ -11,9 +11,8 @@ from typing import Any
 import pytest
 
 from gitckpt.durable.run.active_run import ActiveRun
-from gitckpt.durable.run.attempt import Attempting
+from gitckpt.durable.run.attempts import USUAL, Attempting, Conduct
 from gitckpt.durable.run.opener import reopen
-from gitckpt.durable.run.retry import USUAL, Conduct
 from gitckpt.durable.run.run import Run
 from gitckpt.model.checkpoint import Attempt, Checkpoint
 from gitckpt.store.checkpoints import Checkpoints

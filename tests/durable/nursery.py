@@ -21,8 +21,8 @@ SERVER = """
 import ctypes, json, os, select, signal, sys, time
 import gitckpt.__main__
 import gitckpt.cli.parser.app, gitckpt.cli.main
-import gitckpt.cli.commands.runs.resume, gitckpt.cli.commands.runs.run, gitckpt.cli.commands.runs.runs, gitckpt.cli.commands.upkeep.verify
-import gitckpt.cli.driver, gitckpt.durable.driver.skip, gitckpt.store.audit.verification
+import gitckpt.cli.commands.resume, gitckpt.cli.commands.run, gitckpt.cli.commands.runs, gitckpt.cli.commands.verify
+import gitckpt.cli.driver, gitckpt.durable.driver.driver, gitckpt.store.audit.verification
 import tomllib, typer
 
 PR_SET_CHILD_SUBREAPER = 36

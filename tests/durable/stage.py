@@ -19,8 +19,8 @@ import pytest
 
 from gitckpt.model.checkpoint import Checkpoint
 from gitckpt.store.records.entry import Query
-from gitckpt.store.runs import timeline
-from gitckpt.store.runs.timeline import Event
+from gitckpt.store.runs import summary
+from gitckpt.store.runs.summary import Event
 from gitckpt.store.store import Store, inside
 from tests import forked
 from tests.cli.conftest import PROJECT
@@ -149,7 +149,7 @@ class Stage:
 
     def status(self, run: str) -> str:
         with self.store() as store:
-            return timeline.read(inside(store), run).summary.status
+            return summary.read(inside(store), run).summary.status
 
     def lease(self, run: str) -> str:
         """Returns who drives a run, as people are told."""
@@ -161,7 +161,7 @@ class Stage:
     def events(self, run: str) -> dict[str, Event]:
         """Returns what has become of each phase."""
         with self.store() as store:
-            return {event.phase: event for event in timeline.read(inside(store), run).events}
+            return {event.phase: event for event in summary.read(inside(store), run).events}
 
     def worktree(self, run: str) -> Path:
         return self.checkout.path / ".ckpt/worktrees" / run

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from gitckpt.durable.run.retry import Conduct
+from gitckpt.durable.run.attempts import Conduct
 from gitckpt.durable.run.run import Run
 from gitckpt.store.store import Store
 from tests.conftest import Checkout

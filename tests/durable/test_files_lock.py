@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from gitckpt.durable.run import files_lock
-from gitckpt.durable.run.files_lock import FilesLock
+from gitckpt.durable.run import writer
 from gitckpt.durable.run.run import Run
+from gitckpt.durable.run.writer import FilesLock
 from gitckpt.git.lock import Lock
 from gitckpt.store.retention import sweep
 from gitckpt.store.store import inside
@@ -25,7 +25,7 @@ __all__ = ["stage"]
 def test_what_somebody_else_brings_back_is_not_written_over_the_next_attempt(
     fate: signal.Signals, stage: Stage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(files_lock, "PATIENCE", 0.2)
+    monkeypatch.setattr(writer, "PATIENCE", 0.2)
     held, asked, again = (tmp_path / name for name in ("held", "asked", "again"))
     locks = stage.checkout.path / ".git" / "ckpt"
     waits = f"if ls {locks}/files.*; then touch {asked}; while test -e {held}; do sleep 0.02; done; fi >/dev/null 2>&1; cat"

@@ -15,16 +15,16 @@ from pathlib import Path
 
 import pytest
 
-from gitckpt.durable.driver import registry
-from gitckpt.durable.phases import plan
+from gitckpt.durable.driver import driver
+from gitckpt.durable.phases import options as plan
 from gitckpt.durable.pipeline import file as pipelines
-from gitckpt.durable.run.errors import PhaseFailed
+from gitckpt.durable.run.attempts import PhaseFailed
 from gitckpt.model.checkpoint import PHASE, Pipeline
 from gitckpt.model.errors import UsageError
 from gitckpt.model.policy import DAY
 from gitckpt.store.checkpoints import Checkpoints
 from gitckpt.store.records import layout
-from gitckpt.store.retention.cleanup import cleanup_runs
+from gitckpt.store.retention.maintenance import cleanup_runs
 from gitckpt.store.store import Store, inside
 from tests.conftest import Checkout, Clock
 from tests.durable.stage import URL, Stage, normal, stage
@@ -314,7 +314,7 @@ class TestFrom:
 
     @pytest.mark.parametrize("said", ["commit and push", "commit-and-push", "Commit_And PUSH"])
     def test_how_a_phase_may_be_written(self, said: str) -> None:
-        assert pipelines.preset("plan-to-pr", registry.OPTIONS).phase(said).name == "commit and push"
+        assert pipelines.preset("plan-to-pr", driver.OPTIONS).phase(said).name == "commit and push"
 
     @pytest.mark.long
     def test_a_phase_and_all_after_it_are_done_again(self, project: Stage) -> None:
@@ -461,7 +461,7 @@ class TestNames:
 
 
 def test_the_phases_go_by_the_names_that_people_know() -> None:
-    definition = pipelines.preset("plan-to-pr", registry.OPTIONS)
+    definition = pipelines.preset("plan-to-pr", driver.OPTIONS)
     assert [phase.name for phase in definition.phases] == PHASES
     assert [definition.phase(name.replace(" ", "-").upper()).name for name in PHASES] == PHASES
     with pytest.raises(UsageError):

@@ -16,14 +16,13 @@ import pytest
 
 from gitckpt.durable.run.run import Run
 from gitckpt.git.refs import LockHeld
-from gitckpt.model import times, toml
+from gitckpt.model import codec, times, toml
 from gitckpt.model.checkpoint import PHASE, Checkpoint, Pipeline
 from gitckpt.model.errors import CkptError, InvalidCheckpoint, NotFoundError
 from gitckpt.model.policy import DAY
-from gitckpt.model.readers import codec
 from gitckpt.store.checkpoints import Checkpoints
-from gitckpt.store.retention.cleanup import Retired, cleanup_runs
-from gitckpt.store.runs.resumable import latest_resumable
+from gitckpt.store.retention.maintenance import Retired, cleanup_runs
+from gitckpt.store.runs.summary import latest_resumable
 from gitckpt.store.store import Store, inside
 from tests.conftest import Checkout, Clock, Ids, repository_of
 from tests.test_facades import loaded

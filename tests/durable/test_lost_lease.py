@@ -11,7 +11,7 @@ import pytest
 from gitckpt.durable.command import execution
 from gitckpt.durable.driver.pipelines import Pipelines
 from gitckpt.git.refs import RefMoved
-from gitckpt.store.leases.lease import LeaseLost
+from gitckpt.store.leases.leases import LeaseLost
 from gitckpt.store.records.entry import Query
 from gitckpt.store.store import Store, inside
 from tests.conftest import Checkout

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from gitckpt.durable.driver import registry
+from gitckpt.durable.driver import driver as registry
 from gitckpt.durable.pipeline import file as pipelines
 from gitckpt.durable.pipeline import launch
 from gitckpt.model import ids

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from gitckpt.durable.agent.transcript import Transcript
+from gitckpt.durable.agent.call import Transcript
 from gitckpt.durable.run.run import Run
 from gitckpt.store.store import Store
 from tests import forked

@@ -7,13 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from gitckpt.durable.run.errors import Cancelled
-from gitckpt.durable.run.retry import Conduct, Retries
+from gitckpt.durable.run.attempts import Cancelled, Conduct, Retries
 from gitckpt.durable.run.run import Run
 from gitckpt.git import fsync
 from gitckpt.model.checkpoint import Progress
 from gitckpt.model.errors import CkptError, UsageError
-from gitckpt.store.runs import timeline
+from gitckpt.store.runs import summary
 from gitckpt.store.store import Store, inside
 from tests.conftest import Checkout
 from tests.durable.conftest import RUN, Killed, attempt_of, die, go_on, labels, refuse_refs
@@ -111,7 +110,7 @@ def test_what_a_milestone_holds(plain: Store, main_checkout: Checkout) -> None:
     assert all(each.attempt is not None and each.attempt.began == each.id for each in found)
     logs = [main_checkout.git("show", f"refs/ckpt/trees/{each.id}:files/log") for each in found if each.worktree and each.worktree.tree]
     assert logs == ["1", "1\n2", "1\n2\n3\n4", "1\n2\n3\n4\n5"]  # the third is committed
-    (event,) = timeline.read(inside(plain), RUN).events
+    (event,) = summary.read(inside(plain), RUN).events
     assert (event.status, event.saves) == ("complete", 0)
 
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from gitckpt.durable.pipeline import definition as pipeline
 from gitckpt.durable.pipeline.definition import FREE, FREE_IN_PHASES, PhaseDefinition, PipelineDefinition, changes
-from gitckpt.durable.run.retry import Retries
+from gitckpt.durable.run.attempts import Retries
 from gitckpt.model import times
 from gitckpt.model.errors import UsageError
 from gitckpt.model.times import MICRO

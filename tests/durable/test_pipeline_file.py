@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from gitckpt.durable.driver import registry
+from gitckpt.durable.driver import driver
 from gitckpt.durable.pipeline import definition as pipeline
 from gitckpt.durable.pipeline import file as pipelines
 from gitckpt.durable.pipeline.definition import PhaseDefinition, PipelineDefinition
-from gitckpt.durable.run.retry import Retries
+from gitckpt.durable.run.attempts import Retries
 from gitckpt.model import phase
 from gitckpt.model.errors import NotFoundError, UsageError
 from gitckpt.model.times import MICRO
@@ -410,5 +410,5 @@ class TestNames:
     def test_the_file_goes_before_the_preset(self, file: File) -> None:
         mine = file.read(PHASE.replace("ci", "plan-to-pr"), "plan-to-pr")
         assert (mine.source, [each.name for each in mine.phases]) == (str(file.path), ["lint"])
-        preset = pipelines.read(str(file.write(PHASE).path), "plan-to-pr", registry.OPTIONS)
+        preset = pipelines.read(str(file.write(PHASE).path), "plan-to-pr", driver.OPTIONS)
         assert (preset.source, preset.worktree) == ("preset", pipeline.REMOVE_WHEN_PUSHED)

@@ -11,15 +11,15 @@ from pathlib import Path
 
 import pytest
 
-from gitckpt.durable.driver import registry
+from gitckpt.durable.driver import driver
 from gitckpt.durable.pipeline import file as pipelines
 from gitckpt.durable.pipeline.definition import PhaseDefinition
-from gitckpt.durable.pipeline.parser import parse
+from gitckpt.durable.pipeline.file import parse
 from gitckpt.model.errors import NotFoundError
 from gitckpt.store.config.file import ConfigError
 from tests.conftest import Checkout
 
-STEPS = registry.OPTIONS
+STEPS = driver.OPTIONS
 COMMANDS = [(name, phase) for name in pipelines.PRESETS for phase in pipelines.preset(name, STEPS).phases if phase.run]
 
 

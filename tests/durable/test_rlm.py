@@ -12,8 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from gitckpt.durable.driver.registry import OPTIONS
-from gitckpt.durable.driver.skip import skipped
+from gitckpt.durable.driver.driver import OPTIONS, skipped
 from gitckpt.durable.pipeline import definition as pipeline
 from gitckpt.durable.pipeline.file import preset
 from gitckpt.durable.pipeline.launch import Given

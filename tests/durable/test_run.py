@@ -10,17 +10,16 @@ from pathlib import Path
 
 import pytest
 
-from gitckpt.durable.run.errors import Cancelled, Changed, DeadlineReached, PhaseBlocked, PhaseDeferred
-from gitckpt.durable.run.retry import Conduct, Retries
+from gitckpt.durable.run.attempts import Cancelled, Changed, Conduct, DeadlineReached, PhaseBlocked, PhaseDeferred, Retries
 from gitckpt.durable.run.run import Run
 from gitckpt.git.refs import Refs, Update
 from gitckpt.model import times
 from gitckpt.model.errors import CkptError
-from gitckpt.store.leases.lease import LeaseHeld, LeaseLost
+from gitckpt.store.leases.leases import LeaseHeld, LeaseLost
 from gitckpt.store.records import layout
 from gitckpt.store.records.entry import Query
-from gitckpt.store.runs import timeline
-from gitckpt.store.runs.summary import summary
+from gitckpt.store.runs import summary as timeline
+from gitckpt.store.runs.summary import summary_of
 from gitckpt.store.snapshot import limits
 from gitckpt.store.store import Store, inside
 from tests.conftest import Checkout, Clock
@@ -96,7 +95,7 @@ def test_what_fails_is_recorded_with_its_files_and_errors_and_raised(store: Stor
     assert checkout.git("show", f"refs/ckpt/trees/{newest.id}:files/half.txt") == "half"
     assert newest.attempt is not None
     assert (newest.attempt.number, newest.attempt.ended, newest.attempt.retry_at) == (1, "failed", None)
-    assert summary(inside(store), RUN).status == "failed"
+    assert summary_of(inside(store), RUN).status == "failed"
     with go_on(store, RUN) as run:
         assert Path(run.path, "half.txt").read_text() == "half\n"
         run.phase("research", Counted())
@@ -107,7 +106,7 @@ def test_ctrl_c_is_recorded_as_interrupted(plain: Store) -> None:
     with pytest.raises(KeyboardInterrupt), Run.start(plain, "Add login!", adapter="plumbing") as run:
         run.phase("research", Counted(KeyboardInterrupt()))
     assert (inside(plain).heads.read(RUN).label, inside(plain).heads.read(RUN).errors) == ("research-failed", ("interrupted",))
-    assert summary(inside(plain), RUN).lease is None
+    assert summary_of(inside(plain), RUN).lease is None
 
 
 def test_retries_wait_longer_each_time_and_number_their_attempts(plain: Store, sleeper: Sleeper) -> None:
@@ -186,7 +185,7 @@ def test_a_crash_continues_the_numbers_and_uses_no_retry(plain: Store, sleeper: 
         run.phase("research", Counted(ValueError("one")), conduct=Conduct(retries=Retries()))
     run.close()
     die(go_on(plain, RUN, sleeper), "research", Counted(Killed()), TWICE)
-    assert summary(inside(plain), RUN).status == "crashed"
+    assert summary_of(inside(plain), RUN).status == "crashed"
     work = Counted(ValueError("three"), ValueError("four"), result=5)
     with go_on(plain, RUN, sleeper) as run:
         assert run.phase("research", work, conduct=TWICE) == 5
@@ -205,7 +204,7 @@ def test_after_too_many_crashes_the_run_is_blocked(plain: Store, sleeper: Sleepe
     assert caught.value.exit_code == 4
     assert caught.value.message == "phase 'research' ended 3 times without anybody having seen why; the limit is 2"
     assert work.calls == []
-    assert (inside(plain).heads.read(RUN).label, summary(inside(plain), RUN).status) == ("research-blocked", "blocked")
+    assert (inside(plain).heads.read(RUN).label, summary_of(inside(plain), RUN).status) == ("research-blocked", "blocked")
 
 
 @pytest.mark.long
@@ -381,9 +380,9 @@ def test_a_run_that_is_driven_cannot_be_driven_by_another(plain: Store) -> None:
     with Run.start(plain, "Add login!", adapter="plumbing") as run:
         with pytest.raises(LeaseHeld):
             Run.resume(plain, RUN, adapter="plumbing")
-        assert summary(inside(plain), RUN).status == "running"
+        assert summary_of(inside(plain), RUN).status == "running"
         run.pause()
-    assert summary(inside(plain), RUN).status == "open"
+    assert summary_of(inside(plain), RUN).status == "open"
 
 
 def test_a_driver_whose_lease_was_taken_over_stops_and_writes_nothing(plain: Store) -> None:
@@ -429,7 +428,7 @@ def test_a_deadline_belongs_to_the_run(plain: Store, clock: Clock) -> None:
 def test_what_asks_to_be_tried_later_leaves_the_run_paused(plain: Store) -> None:
     with pytest.raises(PhaseDeferred), Run.start(plain, "Add login!", adapter="plumbing") as run:
         run.phase("work", Counted(PhaseDeferred("the service is down")))
-    assert (inside(plain).heads.read(RUN).label, summary(inside(plain), RUN).status) == ("work-partial", "paused")
+    assert (inside(plain).heads.read(RUN).label, summary_of(inside(plain), RUN).status) == ("work-partial", "paused")
 
 
 def test_an_autosave_leaves_the_largest_files_out(plain: Store, monkeypatch: pytest.MonkeyPatch) -> None:

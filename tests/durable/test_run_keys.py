@@ -6,12 +6,12 @@ import time
 
 import pytest
 
-from gitckpt.durable.run.errors import Changed
+from gitckpt.durable.run.attempts import Changed
 from gitckpt.durable.run.run import Run
 from gitckpt.git.repository import discover
 from gitckpt.model.errors import RunComplete, UsageError
 from gitckpt.store.checkpoints import Checkpoints
-from gitckpt.store.leases.lease import LeaseHeld
+from gitckpt.store.leases.leases import LeaseHeld
 from gitckpt.store.store import Store, inside
 from tests import forked
 from tests.conftest import Checkout

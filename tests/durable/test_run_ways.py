@@ -13,7 +13,7 @@ import pytest
 
 from gitckpt.durable.command import process_tree
 from gitckpt.durable.run import rewind
-from gitckpt.durable.run.retry import Conduct, Retries
+from gitckpt.durable.run.attempts import Conduct, Retries
 from gitckpt.durable.run.rewind import fork
 from gitckpt.durable.run.run import Run
 from gitckpt.git.process import git_executable

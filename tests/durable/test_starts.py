@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 
 import gitckpt
-from gitckpt.durable.run.errors import PhaseBlocked
+from gitckpt.durable.run.attempts import PhaseBlocked
 from gitckpt.durable.run.run import Run
 from gitckpt.model.errors import StateError
-from gitckpt.store.leases.lease import LeaseLost
+from gitckpt.store.leases.leases import LeaseLost
 from gitckpt.store.store import Store
 from tests.conftest import Checkout
 from tests.durable.conftest import Killed, checkpoints, die, go_on, labels, refuse_refs, require_one_line, take_over

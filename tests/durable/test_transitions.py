@@ -10,8 +10,7 @@ import pytest
 from gitckpt.durable.driver.driver import Observer
 from gitckpt.durable.driver.pipelines import Pipelines
 from gitckpt.durable.run.active_run import ActiveRun
-from gitckpt.durable.run.retry import Conduct, Ended
-from gitckpt.durable.run.session import Session
+from gitckpt.durable.run.attempts import Conduct, Ended, Session
 from gitckpt.git.refs import Refs, Update
 from gitckpt.model.errors import CkptError
 from gitckpt.store.audit import verification

@@ -18,10 +18,10 @@ from types import FrameType
 
 from gitckpt.git import leftovers
 from gitckpt.git.repository import discover
+from gitckpt.model import codec
 from gitckpt.model.errors import CkptError
-from gitckpt.model.readers import codec
 from gitckpt.store.records import layout
-from gitckpt.store.records.locks import is_ours
+from gitckpt.store.records.heads import is_ours
 from tests import forked
 from tests.faults.operation import Acknowledged, Ended, Operation, Place, snapshot
 from tests.faults.view import View, worktree_files

@@ -16,8 +16,7 @@ import yaml
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from gitckpt.durable.phases.review.finding import ReviewFinding
-from gitckpt.durable.phases.review.state import PHASES, CycleState
+from gitckpt.durable.phases.review.state import PHASES, CycleState, ReviewFinding
 from gitckpt.formats.systems import forge, quasar, superpowers
 from gitckpt.model.checkpoint import Checkpoint, Pipeline
 from tests.formats.conftest import Imports

@@ -11,12 +11,10 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gitckpt.durable.phases.review.finding import ReviewFinding
-from gitckpt.durable.phases.review.state import PHASES, CycleState
+from gitckpt.durable.phases.review.state import PHASES, CycleState, ReviewFinding
 from gitckpt.durable.steps import graph_file
 from gitckpt.formats.systems import content, forge, quasar, rlm_act, superpowers, yaml_text
-from gitckpt.formats.systems.content import Remarks
-from gitckpt.formats.systems.record import Source, Unreadable
+from gitckpt.formats.systems.content import Remarks, Source, Unreadable
 from gitckpt.model.checkpoint import Checkpoint
 from tests.conftest import examples
 

@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 from gitckpt.formats.systems import detection, forge, quasar, yaml_text
-from gitckpt.formats.systems.content import Remarks
-from gitckpt.formats.systems.record import Source
+from gitckpt.formats.systems.content import Remarks, Source
 from gitckpt.model.checkpoint import Checkpoint
 from tests.formats.conftest import SAMPLES
 

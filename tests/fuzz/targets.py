@@ -9,18 +9,17 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import date, datetime, time
 
 from gitckpt.cli.parser import quick, quick_table
-from gitckpt.durable.agent.client import FORMATS
-from gitckpt.durable.agent.report import reader
-from gitckpt.durable.phases.review import replies
-from gitckpt.durable.pipeline import parser
+from gitckpt.durable.agent.call import report_reader
+from gitckpt.durable.agent.clients import FORMATS
+from gitckpt.durable.phases.review import state
+from gitckpt.durable.pipeline import file
 from gitckpt.durable.steps import graph_file
 from gitckpt.formats.systems import quasar
 from gitckpt.git.notes import Notes
 from gitckpt.git.objects.encoding import MalformedTree, decode_tree, encode_tree, object_id
-from gitckpt.model import toml
+from gitckpt.model import codec, toml
 from gitckpt.model.errors import CkptError
-from gitckpt.model.readers import codec
-from gitckpt.store.leases import lease
+from gitckpt.store.leases import leases
 from gitckpt.store.snapshot import manifest
 
 ID = "5f0c2c1e-8f0a-4e0b-9d57-3c4b0f3a9f11"
@@ -145,12 +144,12 @@ def plain(value: object) -> object:
 def read_lease(data: bytes) -> None:
     """A lease."""
     with contextlib.suppress(CkptError):
-        found = lease.parse(data, f"refs/ckpt/leases/{RUN}")
+        found = leases.parse(data, f"refs/ckpt/leases/{RUN}")
         for now in (0, 2**50):
             found.is_endless(now)
         assert found.end
         found.sentence()
-        lease.lost(RUN, found)
+        leases.lost(RUN, found)
 
 
 def read_tree(data: bytes) -> None:
@@ -225,7 +224,7 @@ def read_config(data: bytes) -> None:
     """The text of `gitckpt.toml`: pipelines, and graphs of steps."""
     text = data.decode("utf-8", "surrogateescape")
     with contextlib.suppress(CkptError):
-        for each in parser.parse(text, "gitckpt.toml", STEPS).values():
+        for each in file.parse(text, "gitckpt.toml", STEPS).values():
             each.digest()
     with contextlib.suppress(CkptError):
         graph_file.parse(text, "gitckpt.toml")
@@ -235,15 +234,15 @@ def read_agent(data: bytes) -> None:
     """What an agent writes, in pieces; and what it replies to a review."""
     given = Input(data)
     size, client = given.number(1, 255), FORMATS[given.number(0, len(FORMATS) - 1)]
-    taken = reader(client)
+    taken = report_reader(client)
     answer = data[2:].decode("utf-8", "replace")
     while given:
         taken.feed(given.some(size))
     taken.close()
-    replies.findings(answer)
-    replies.verifications(answer)
-    replies.report(answer)
-    replies.is_approved(answer)
+    state.findings(answer)
+    state.verifications(answer)
+    state.report(answer)
+    state.is_approved(answer)
     with contextlib.suppress(CkptError):
         quasar.cycle_of(data[2:], "checkpoint.toml")
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from gitckpt.git.objects.adapters import open_objects
+from gitckpt.git.objects.plumbing import open_objects
 from gitckpt.git.refs import Refs
 from gitckpt.git.repository import Repository, discover
 from tests.conftest import Checkout, repository_of

@@ -12,7 +12,7 @@ import pytest
 
 from gitckpt.git import config
 from gitckpt.git.files import refs_stat
-from gitckpt.git.graph.partial import promisor
+from gitckpt.git.graph import promisor
 from gitckpt.git.process import Completed, GitError
 from gitckpt.git.repository import Repository, discover
 from gitckpt.git.worktree.administration import main_worktree

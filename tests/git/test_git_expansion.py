@@ -9,7 +9,7 @@ import pytest
 from gitckpt.git.objects.diff import Expansion
 from gitckpt.git.objects.encoding import Entries
 from gitckpt.git.repository import discover
-from gitckpt.model.format.budget import Paths
+from gitckpt.model.budget import Paths
 from tests.conftest import Checkout
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from gitckpt.git.notes import Notes
-from gitckpt.git.objects.adapters import open_objects
 from gitckpt.git.objects.encoding import MalformedTree, decode_tree, encode_tree
+from gitckpt.git.objects.plumbing import open_objects
 from gitckpt.git.repository import discover
 from tests.conftest import Checkout
 

@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from gitckpt.git.notes import LONGEST, Notes
-from gitckpt.git.objects.adapters import open_objects
+from gitckpt.git.objects.plumbing import open_objects
 from gitckpt.git.refs import RefMoved, Refs, Update
 from gitckpt.git.repository import Repository, discover
 from tests.conftest import Checkout, examples

@@ -14,10 +14,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from gitckpt.git.objects import writer
-from gitckpt.git.objects.adapters import open_objects
 from gitckpt.git.objects.encoding import object_id
 from gitckpt.git.objects.libgit2 import Libgit2
-from gitckpt.git.objects.plumbing import Plumbing
+from gitckpt.git.objects.plumbing import Plumbing, open_objects
 from gitckpt.git.process import GitError, git_executable
 from gitckpt.git.repository import Repository
 from gitckpt.model.errors import RepositoryError, WorktreeError
@@ -399,7 +398,7 @@ class TestLooseFiles:
         def refuse(path: str) -> None:
             raise PermissionError(1, "Operation not permitted", path)
 
-        monkeypatch.setattr("gitckpt.git.objects.loose.os.utime", refuse)
+        monkeypatch.setattr("gitckpt.git.objects.writer.os.utime", refuse)
         objects.write([("blob", b"one")])
         assert object_file(main_checkout, oid).stat().st_ino != known
         assert main_checkout.git("cat-file", "blob", oid) == "one"

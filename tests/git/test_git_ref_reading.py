@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from gitckpt.git import refs as refs_module
-from gitckpt.git.files.ref_files import plain
+from gitckpt.git.files.refs_stat import plain
 from gitckpt.git.process import git_executable
 from gitckpt.git.refs import Refs, Update
 from gitckpt.git.repository import discover

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from gitckpt.git.objects.adapters import open_objects
+from gitckpt.git.objects.plumbing import open_objects
 from gitckpt.git.refs import Update
 from gitckpt.git.repository import Repository, discover
 from gitckpt.model.errors import NotFoundError, RepositoryError

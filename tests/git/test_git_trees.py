@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
+from gitckpt.git.objects.diff import leaf, leaves, present
 from gitckpt.git.objects.encoding import DIRECTORY, EXECUTABLE, FILE, GITLINK, LINK
-from gitckpt.git.objects.trees import leaf, leaves, present
 from gitckpt.git.process import GitError
 from gitckpt.git.repository import Repository, discover
 from tests.conftest import Checkout

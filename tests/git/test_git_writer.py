@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from gitckpt.git.objects import pack
+from gitckpt.git.objects import writer
 from gitckpt.git.objects.encoding import object_id
 from gitckpt.git.process import GitError
 from gitckpt.git.repository import Repository
@@ -33,10 +33,10 @@ class TestPacks:
         self, make_checkout: Callable[..., Checkout], opened: Callable[..., Repository], object_format: str, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         checkout = make_checkout("project", f"--object-format={object_format}")
-        monkeypatch.setattr(pack, "_FAR", 1000)  # so that offsets of all widths are in it
+        monkeypatch.setattr(writer, "_FAR", 1000)  # so that offsets of all widths are in it
         repository = opened(checkout)
         many = [("blob", b"%d" % number) for number in range(300)]
-        pack.write(repository, [*many, *many[:3]])
+        writer.write_pack(repository, [*many, *many[:3]])
         monkeypatch.undo()
         names = "".join(f"{object_id(*item, object_format)}\n" for item in many)
         said = checkout.git("cat-file", "--batch=%(objecttype)", data=names)
@@ -45,7 +45,7 @@ class TestPacks:
         assert checkout.git("count-objects") == "0 objects, 0 kilobytes"
 
     def test_git_verifies_them(self, main_checkout: Checkout, repository: Repository) -> None:
-        pack.write(repository, [*ITEMS, ITEMS[1]])
+        writer.write_pack(repository, [*ITEMS, ITEMS[1]])
         (index,) = (main_checkout.path / ".git/objects/pack").glob("*.idx")
         main_checkout.git("verify-pack", str(index))
         assert main_checkout.git("fsck", "--strict", "--no-dangling") == ""
@@ -56,7 +56,7 @@ class TestPacks:
         for mode in (0o750, 0o755):
             directory.chmod(mode)
             before = set(directory.iterdir())
-            pack.write(repository, [ITEMS[1]])
+            writer.write_pack(repository, [ITEMS[1]])
             assert {path.stat().st_mode & 0o777 for path in set(directory.iterdir()) - before} == {mode & 0o444}
 
     def test_a_prune_that_finds_one_half_written_stops_nobody(
@@ -71,7 +71,7 @@ class TestPacks:
             really(source, target)
 
         monkeypatch.setattr(os, "replace", replace)
-        pack.write(repository, ITEMS)
+        writer.write_pack(repository, ITEMS)
         assert left == [0]
         assert all(is_there(main_checkout, data, kind) for kind, data in ITEMS)
         assert not list((main_checkout.path / ".git/objects/pack").glob("tmp_*"))
@@ -80,7 +80,7 @@ class TestPacks:
         (main_checkout.path / ".git/objects/pack").rmdir()
         (main_checkout.path / ".git/objects/pack").write_text("in the way")
         with pytest.raises(GitError) as caught:
-            pack.write(repository, ITEMS)
+            writer.write_pack(repository, ITEMS)
         assert "objects/pack: File exists" in caught.value.message
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from functools import partial
 
 from gitckpt.git.objects.encoding import DIRECTORY, FILE, encode_tree
-from gitckpt.model.format import budget
+from gitckpt.model import budget
 from gitckpt.store.records import layout
 from tests.cli.conftest import document
 from tests.hostile.attacks import ATTACKS, BAD, EVIL, Victim, attack

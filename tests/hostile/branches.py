@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from gitckpt.durable.agent.client import BUILT_IN
+from gitckpt.durable.agent.clients import BUILT_IN
 from gitckpt.durable.pipeline.file import PRESETS
 from tests.conftest import Checkout
 

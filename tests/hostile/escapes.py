@@ -11,10 +11,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-from gitckpt.git import host
+from gitckpt.git import filesystem
+from gitckpt.model import codec
 from gitckpt.model.checkpoint import Attempt, Checkpoint, Omitted, Pipeline, Progress, Submodule, Worktree
-from gitckpt.model.readers import codec
-from gitckpt.store.leases import lease
+from gitckpt.store.leases import leases
 from tests.conftest import Checkout
 
 ESCAPES = "\x1b]0;title\x07\x1b[2J\x1b[35m\u202e\u2066\u200f\x9b35m\x9d0;c1\x9c\x7f\r\n\x08\x0b\x00\u2028\ufeff"
@@ -139,9 +139,9 @@ def full_document(id_: str, run: str, sequence: int, tree: str, head: str) -> Ch
 def lease_full_of_escapes(checkout: Checkout, run: str = RUN) -> None:
     """Lets somebody on another machine drive a run for ever."""
     then = TIME.format(1)
-    where = f"{ESCAPES}{host.here().name}"
-    held = lease.Lease(run, 1, ESCAPES, where, ESCAPES, ESCAPES, 1, ESCAPES, acquired=then, renewed=then, expires="9999-01-01T00:00:00Z")
-    _plant(checkout, f"refs/ckpt/leases/{run}", lease.render(held))
+    where = f"{ESCAPES}{filesystem.here().name}"
+    held = leases.Lease(run, 1, ESCAPES, where, ESCAPES, ESCAPES, 1, ESCAPES, acquired=then, renewed=then, expires="9999-01-01T00:00:00Z")
+    _plant(checkout, f"refs/ckpt/leases/{run}", leases.render(held))
 
 
 def invalid_documents(checkout: Checkout) -> None:

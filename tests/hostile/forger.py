@@ -9,7 +9,7 @@ from __future__ import annotations
 import uuid
 from pathlib import Path
 
-from gitckpt.durable.driver.registry import OPTIONS
+from gitckpt.durable.driver.driver import OPTIONS
 from gitckpt.durable.pipeline import file
 from gitckpt.git.objects.encoding import DIRECTORY, encode_tree
 from tests.conftest import Checkout

@@ -7,7 +7,7 @@ import zlib
 from collections.abc import Callable
 
 from gitckpt.git.objects.encoding import DIRECTORY, FILE, encode_tree
-from gitckpt.model.format import budget
+from gitckpt.model import budget
 from gitckpt.store.records import layout
 from tests.conftest import Checkout
 from tests.hostile.attacks import BAD

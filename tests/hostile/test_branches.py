@@ -17,7 +17,7 @@ from gitckpt.git.repository import discover
 from gitckpt.hook import main as hook
 from gitckpt.model.policy import Policy
 from gitckpt.store.config import settings
-from gitckpt.store.hooks.events import EVENTS
+from gitckpt.store.hooks.files import EVENTS
 from gitckpt.store.snapshot.limits import Limits
 from gitckpt.store.store import Store
 from tests.cli.conftest import Ckpt, ckpt, save

@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 
 from gitckpt.cli.parser.commands import COMMANDS
-from gitckpt.model.readers import codec, jsonable
+from gitckpt.model import codec, jsonable
 from tests import forked
 from tests.conftest import Checkout
 from tests.hostile import escapes
@@ -212,7 +212,7 @@ def called(command: str, at: Path, shell: str = "bash") -> list[str]:
 
 @pytest.mark.parametrize("shell", SHELLS)
 def test_a_quoted_word_comes_out_of_a_shell_as_it_was(tmp_path: Path, shell: str) -> None:
-    from gitckpt.model.names import shell_word as quote
+    from gitckpt.model.arguments import shell_word as quote
 
     words = (ARGUMENT, "plain", "", "a b", "it's", "-x", "日本", "\udcff", "a\u202e'\\!%s$x`y`\"")
     for word in (*words, "a\nb", "';touch owned;\x1b'"):

@@ -9,9 +9,8 @@ import pytest
 
 from gitckpt.durable.driver.pipelines import Pipelines
 from gitckpt.durable.run.run import Run
-from gitckpt.model import times
+from gitckpt.model import codec, times
 from gitckpt.model.policy import Policy
-from gitckpt.model.readers import codec
 from gitckpt.store.runs.trust import Untrusted
 from gitckpt.store.store import Store, inside
 from tests.durable.stage import Stage, stage

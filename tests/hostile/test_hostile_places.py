@@ -176,7 +176,7 @@ def test_removal_is_as_deep_as_it_takes(tmp_path: Path) -> None:
 
 def test_one_module_knows_the_names_of_our_directories() -> None:
     found = [path for path, text in SOURCES.items() if re.search(r'"\.ckpt["/]|"ckpt-runs"|common_dir, "ckpt"', text)]
-    assert sorted(found) == ["gitckpt/cli/commands/upkeep/demo.py", "gitckpt/git/files/premises.py", "gitckpt/git/repository.py"]
+    assert sorted(found) == ["gitckpt/cli/commands/demo.py", "gitckpt/git/files/premises.py", "gitckpt/git/repository.py"]
 
 
 @pytest.fixture(params=[0, 0o022, 0o077], ids=oct)

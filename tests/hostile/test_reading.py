@@ -10,12 +10,11 @@ import pytest
 
 from gitckpt.git.files import regular
 from gitckpt.git.notes import Notes
-from gitckpt.git.objects.adapters import open_objects
 from gitckpt.git.objects.encoding import OVERSIZED
+from gitckpt.git.objects.plumbing import open_objects
 from gitckpt.git.repository import open_repository
-from gitckpt.model.readers import codec
-from gitckpt.store.records import layout
-from gitckpt.store.records.rows import sync
+from gitckpt.model import codec
+from gitckpt.store.records import index, layout
 from gitckpt.store.store import Store
 from tests.conftest import Checkout
 from tests.hostile.attacks import BAD, Victim
@@ -39,7 +38,7 @@ def test_what_cannot_be_read_is_read_once(main_checkout: Checkout, monkeypatch: 
     with Store.open(main_checkout.path) as store:
         assert [problem.ref for problem in store.problems()] == [REF]
         store.record("a-complete", {})
-        monkeypatch.setattr(sync, "decode_summary", _of_good)
+        monkeypatch.setattr(index, "decode_summary", _of_good)
         assert [problem.ref for problem in store.problems()] == [REF]
         assert len(store.list()) == 1
         main_checkout.git("update-ref", "-d", REF)
@@ -57,7 +56,7 @@ def test_what_nobody_foresaw_is_a_problem_of_one_ref(main_checkout: Checkout, mo
             raise OverflowError("too large")
         return really(data, ref)
 
-    monkeypatch.setattr(sync, "decode_summary", failing)
+    monkeypatch.setattr(index, "decode_summary", failing)
     main_checkout.git("update-ref", REF, main_checkout.git("hash-object", "-w", "--stdin", data=bad()))
     with Store.open(main_checkout.path) as store:
         good = store.record("a-complete", {})
@@ -73,7 +72,7 @@ def test_a_checkpoint_is_removed_where_there_can_be_no_index(main_checkout: Chec
     main_checkout.git("update-ref", REF, main_checkout.git("hash-object", "-w", "--stdin", data=bad()))
     with Store.open(main_checkout.path) as store:
         good = store.record("a-complete", {})
-        monkeypatch.setattr(sync.Sync, "_list", failing)
+        monkeypatch.setattr(index.Sync, "_list", failing)
         found = store.find(text)
         assert store.remove([found]) == 1
     assert list(main_checkout.refs("refs/checkpoints")) == [layout.CHECKPOINTS + good.id]

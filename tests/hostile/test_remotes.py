@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from gitckpt.store import remotes
+from gitckpt.store import setup
 from gitckpt.store.store import Store, inside
 from tests import forked
 from tests.conftest import Checkout
@@ -35,7 +35,7 @@ def arrived(bare: Path) -> list[str]:
 
 def codes(checkout: Checkout) -> list[tuple[str, str]]:
     with Store.open(checkout.path) as store:
-        return [(finding.code, finding.object) for finding in remotes.inspect(inside(store).repository)]
+        return [(finding.code, finding.object) for finding in setup.inspect(inside(store).repository)]
 
 
 @pytest.mark.sampled(2)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gitckpt.model.format import budget
+from gitckpt.model import budget
 from gitckpt.store.records import layout
 from gitckpt.store.store import Store
 from tests import forked

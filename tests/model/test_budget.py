@@ -11,12 +11,10 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from gitckpt.model import toml
+from gitckpt.model import budget, codec, toml
+from gitckpt.model.budget import Budget, Excess
 from gitckpt.model.checkpoint import Checkpoint
 from gitckpt.model.errors import InvalidCheckpoint, StateError
-from gitckpt.model.format import budget
-from gitckpt.model.format.budget import Budget, Excess
-from gitckpt.model.readers import codec
 from tests.model.example_documents import DOCUMENT, REF, SMALL, SMALL_DOCUMENT, changed, quick, read_or_fault
 
 PLENTY = Budget(1 << 30, 1 << 30, 1 << 30)

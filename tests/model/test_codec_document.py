@@ -11,11 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gitckpt.model import times, toml
+from gitckpt.model import codec, document, times, toml
 from gitckpt.model.checkpoint import CLEAN, Omitted, Progress, Worktree
-from gitckpt.model.format import document
-from gitckpt.model.format.document import VERSION
-from gitckpt.model.readers import codec
+from gitckpt.model.document import VERSION
 from tests.model.example_documents import CHECKPOINT, DOCUMENT, ID, PARENT, REF, SHA, SMALL, SMALL_DOCUMENT, TREE, changed, fields, quick
 
 # The document

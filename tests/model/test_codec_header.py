@@ -11,10 +11,9 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from gitckpt.model import toml
+from gitckpt.model import codec, toml
 from gitckpt.model.checkpoint import CLEAN, Attempt, Checkpoint, Pipeline
 from gitckpt.model.errors import InvalidCheckpoint, NewerCheckpoint
-from gitckpt.model.readers import codec
 from tests.conftest import examples
 from tests.model.example_documents import CHECKPOINT, DOCUMENT, ID, PARENT, REF, fields, quick, read_or_fault
 

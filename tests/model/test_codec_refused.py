@@ -8,10 +8,9 @@ from typing import Any
 
 import pytest
 
-from gitckpt.model import toml
+from gitckpt.model import codec, toml
 from gitckpt.model.checkpoint import CLEAN, Checkpoint, Progress
 from gitckpt.model.errors import InvalidCheckpoint, NewerCheckpoint
-from gitckpt.model.readers import codec
 from tests.model.example_documents import CHECKPOINT, DOCUMENT, ID, PARENT, REF, REMOVED, SMALL_DOCUMENT, changed, refusal
 
 

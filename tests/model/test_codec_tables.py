@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
+from gitckpt.model import codec
 from gitckpt.model.checkpoint import Attempt, Checkpoint, Pipeline, Suspect
 from gitckpt.model.errors import InvalidCheckpoint, StateError
-from gitckpt.model.readers import codec
 from tests.model.example_documents import DRIVEN, DRIVEN_DOCUMENT, PARENT, REF, REMOVED, SMALL, changed, fields, refusal
 
 LATER = {"later": [1, {"x": "y"}]}

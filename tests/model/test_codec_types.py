@@ -9,11 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gitckpt.model import toml
+from gitckpt.model import budget, codec, toml
 from gitckpt.model.checkpoint import Checkpoint
 from gitckpt.model.errors import InvalidCheckpoint
-from gitckpt.model.format import budget
-from gitckpt.model.readers import codec
 from tests.model.example_documents import REF, SMALL, SMALL_DOCUMENT, quick, read_or_fault, refusal
 
 STATE = '[state]\ntext = "null"\nraw = "AP8="\nn = 7\nlist = ["a", {"" = "5"}, []]\n[state.""]\n"~/" = "x"\n'

@@ -8,7 +8,7 @@ from concurrent.futures import ProcessPoolExecutor
 
 import pytest
 
-from gitckpt.durable.run.errors import Changed, PhaseBlocked
+from gitckpt.durable.run.attempts import Changed, PhaseBlocked
 from gitckpt.git.process import GitError
 from gitckpt.git.refs import LockHeld
 from gitckpt.model.errors import AmbiguousError, CkptError, InvalidCheckpoint, RunExists, StateError

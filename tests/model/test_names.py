@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import pytest
 
-from gitckpt.model import names
+from gitckpt.model import arguments
 
 
 @pytest.mark.parametrize("one", ["Write tests", "write-tests", "WRITE_TESTS", " write tests ", "write_Tests-"])
 def test_names_are_compared_without_case_hyphens_and_underscores(one: str) -> None:
-    assert names.folded(one) == "write tests"
+    assert arguments.folded(one) == "write tests"
 
 
 @pytest.mark.parametrize(("one", "other"), [("a b", "ab"), ("tests", "test"), ("a  b", "a b")])
 def test_other_names_differ(one: str, other: str) -> None:
-    assert names.folded(one) != names.folded(other)
+    assert arguments.folded(one) != arguments.folded(other)
 
 
 @pytest.mark.parametrize(
@@ -30,24 +30,24 @@ def test_other_names_differ(one: str, other: str) -> None:
     ],
 )
 def test_the_closest_of_several(text: str, known: list[str], likeness: float, meant: str | None) -> None:
-    assert names.closest(text, known, likeness=likeness) == meant
-    assert names.closest(text, iter(known), likeness=likeness) == meant
+    assert arguments.closest(text, known, likeness=likeness) == meant
+    assert arguments.closest(text, iter(known), likeness=likeness) == meant
 
 
 @pytest.mark.parametrize(
     ("number", "limit", "text"), [(0, 2, ""), (1, 2, "a"), (2, 2, "a, b"), (3, 2, "a, b and 1 more"), (5, 3, "a, b, c and 2 more")]
 )
 def test_the_first_of_many(number: int, limit: int, text: str) -> None:
-    assert names.first_of("abcde"[:number], limit) == text
+    assert arguments.first_of("abcde"[:number], limit) == text
 
 
 def test_five_are_shown_by_default() -> None:
-    assert names.first_of("abcdefg") == "a, b, c, d, e and 2 more"
+    assert arguments.first_of("abcdefg") == "a, b, c, d, e and 2 more"
 
 
 def test_six_tenths_must_be_the_same_by_default() -> None:
-    assert names.closest("resarch", ["review", "research"]) == "research"
-    assert (names.closest("abcde", ["abcxy"]), names.closest("abcd", ["abxx"])) == ("abcxy", None)
+    assert arguments.closest("resarch", ["review", "research"]) == "research"
+    assert (arguments.closest("abcde", ["abcxy"]), arguments.closest("abcd", ["abxx"])) == ("abcxy", None)
 
 
 @pytest.mark.parametrize(
@@ -55,7 +55,7 @@ def test_six_tenths_must_be_the_same_by_default() -> None:
     [(b"a b", "a b"), ("é".encode(), "é"), (b'"', '"'), (b'a \\"~\x1f\x7f\xff', '"a \\134\\042~\\037\\177\\377"')],
 )
 def test_a_path_is_quoted_where_it_is_no_text(path: bytes, text: str) -> None:
-    assert names.quoted(path) == text
+    assert arguments.quoted(path) == text
 
 
 @pytest.mark.parametrize(
@@ -72,4 +72,4 @@ def test_a_path_is_quoted_where_it_is_no_text(path: bytes, text: str) -> None:
     ],
 )
 def test_a_word_that_a_shell_reads_back(word: str, text: str) -> None:
-    assert names.shell_word(word) == text
+    assert arguments.shell_word(word) == text

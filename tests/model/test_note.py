@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gitckpt.model.format.note import MORE, changed, is_full, link_id, link_line
+from gitckpt.model.note import MORE, changed, is_full, link_id, link_line
 
 
 def link(number: int, phase: str = "a-complete") -> str:

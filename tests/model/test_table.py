@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from gitckpt.model.errors import InvalidCheckpoint
-from gitckpt.model.readers.table import TableReader, shown
+from gitckpt.model.table import TableReader, shown
 
 VALUES = {"yes": True, "no": False, "word": "x", "number": 1, "words": ["a", "b"], "map": {"k": "v"}, "at": "2026-11-21T20:15:00Z"}
 

@@ -42,7 +42,7 @@ class Scenario:
     before: str = ""
 
 
-AS_MANY = "from gitckpt.store.records.removal import remover; remover.MANY = 2; from gitckpt.__main__ import main; main()"
+AS_MANY = "from gitckpt.store.records import remover; remover.MANY = 2; from gitckpt.__main__ import main; main()"
 """The command, which removes a few as it does a thousand: the notes change in a transaction within the one that deletes."""
 
 _EDIT = """

@@ -15,9 +15,9 @@ import pytest
 
 from gitckpt.git.process import git_executable
 from gitckpt.git.repository import discover
+from gitckpt.model import codec
 from gitckpt.model.checkpoint import Checkpoint
 from gitckpt.model.errors import BusyError
-from gitckpt.model.readers import codec
 from gitckpt.store.checkpoints import Checkpoints
 from gitckpt.store.records.entry import Query
 from gitckpt.store.store import Store, inside

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 from gitckpt.git.repository import Repository
-from gitckpt.model.finding import Finding
+from gitckpt.model.errors import Finding
 from gitckpt.store.hooks.files import PACKAGE_DIR, Pin
 from gitckpt.store.hooks.installation import Installation, inspect, install
 from tests.conftest import Checkout

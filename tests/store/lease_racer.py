@@ -6,7 +6,7 @@ import sys
 
 from gitckpt.git.repository import discover
 from gitckpt.store.checkpoints import Checkpoints
-from gitckpt.store.leases.lease import LeaseHeld
+from gitckpt.store.leases.leases import LeaseHeld
 from gitckpt.store.store import Store, inside
 
 

@@ -17,10 +17,8 @@ from hypothesis import strategies as some
 from gitckpt.git.repository import Repository
 from gitckpt.model.errors import CkptError
 from gitckpt.model.policy import DAY, Policy
-from gitckpt.store.config import approval, settings
-from gitckpt.store.config.keys import KEYS
-from gitckpt.store.config.rules import Rules
-from gitckpt.store.config.settings import Settings
+from gitckpt.store.config import settings
+from gitckpt.store.config.settings import KEYS, Rules, Settings
 from gitckpt.store.snapshot.limits import SECRETS, Limits
 from gitckpt.store.store import Store, inside
 from tests.conftest import Checkout, allow, examples, repository_of
@@ -120,7 +118,7 @@ def test_what_is_not_allowed_is_never_looser_than_what_is_built_in(
     main_checkout: Checkout, values: dict[str, str], ages: list[str]
 ) -> None:
     assert set(VALUES) == set(KEYS)
-    approval.forget(here(main_checkout))
+    settings.forget(here(main_checkout))
     tables: dict[str, str] = {"retention": "", "snapshot": ""}
     for key, value in values.items():
         tables[key.partition(".")[0]] += f"{key.partition('.')[2]} = {value}\n"
@@ -203,8 +201,8 @@ class TestWhatIsAllowed:
         allow(main_checkout)
         main_checkout.git("clone", "--quiet", ".", str(tmp_path / "clone"))
         assert read(Checkout(tmp_path / "clone")).notice != ""
-        assert approval.forget(here(main_checkout))
-        assert not approval.forget(here(main_checkout))
+        assert settings.forget(here(main_checkout))
+        assert not settings.forget(here(main_checkout))
         assert read(main_checkout).notice != ""
 
     def test_is_noted_for_its_user_alone(self, main_checkout: Checkout) -> None:
@@ -214,17 +212,17 @@ class TestWhatIsAllowed:
             allow(main_checkout)
         finally:
             os.umask(before)
-        path = Path(approval.path(here(main_checkout)))
+        path = Path(settings.path_approval(here(main_checkout)))
         assert stat.S_IMODE(path.stat().st_mode) == 0o600
         assert [len(line) for line in path.read_text().split()] == [64]
 
     @pytest.mark.parametrize("garbage", ["", "\0\xff\n", "0" * 64, "a directory"])
     def test_a_note_that_cannot_be_read_allows_nothing(self, main_checkout: Checkout, garbage: str) -> None:
-        path = Path(here(main_checkout).make_private_dir()) / approval.FILE
+        path = Path(here(main_checkout).make_private_dir()) / settings.APPROVAL_FILE
         path.mkdir() if garbage == "a directory" else path.write_text(garbage)
         assert to_allow(read(main_checkout, LOOSE)) == LOOSENED
         if garbage == "a directory":
-            for call in (lambda: allow(main_checkout), lambda: approval.forget(here(main_checkout))):
+            for call in (lambda: allow(main_checkout), lambda: settings.forget(here(main_checkout))):
                 with pytest.raises(CkptError, match=r"cannot write .*: Is a directory"):
                     call()
         else:
@@ -236,20 +234,20 @@ class TestWhatIsAllowed:
         found = read(main_checkout, LOOSE)
         assert found.loosened is not None
         elsewhere.write_text(found.loosened.digest)
-        (Path(here(main_checkout).make_private_dir()) / approval.FILE).symlink_to(elsewhere)
+        (Path(here(main_checkout).make_private_dir()) / settings.APPROVAL_FILE).symlink_to(elsewhere)
         assert read(main_checkout).notice == LINE
         with pytest.raises(CkptError, match="cannot write "):
             allow(main_checkout)
         assert elsewhere.read_text() == found.loosened.digest
 
     def test_of_several_at_once_none_is_lost(self, main_checkout: Checkout) -> None:
-        digests = [approval.digest_of("settings", [str(number)]) for number in range(20)]
-        others = [threading.Thread(target=lambda one=one: approval.note(here(main_checkout), [one])) for one in digests]
+        digests = [settings.digest_of("settings", [str(number)]) for number in range(20)]
+        others = [threading.Thread(target=lambda one=one: settings.note(here(main_checkout), [one])) for one in digests]
         for each in others:
             each.start()
         for each in others:
             each.join()
-        assert approval.approved(here(main_checkout)) == set(digests)
+        assert settings.approved(here(main_checkout)) == set(digests)
 
     def test_init_allows_nothing_that_was_there(self, main_checkout: Checkout) -> None:
         main_checkout.write("gitckpt.toml", LOOSE)

@@ -14,12 +14,11 @@ from typing import Any
 import pytest
 
 from gitckpt import CkptError, Store, UsageError
-from gitckpt.git import host
+from gitckpt.git import filesystem
 from gitckpt.model import times
 from gitckpt.model.values import replace
 from gitckpt.store.leases import cancellation
-from gitckpt.store.leases.lease import Lease
-from gitckpt.store.leases.leases import Leases
+from gitckpt.store.leases.leases import Lease, Leases
 from gitckpt.store.store import inside
 from tests.store.conftest import RUN
 
@@ -56,7 +55,7 @@ def driven_by(desk: Leases, process: subprocess.Popen[bytes], **changes: Any) ->
     desk.acquire(RUN, "one")
     found = desk.read(RUN)
     assert found is not None
-    lease = replace(found[1], **{"pid": process.pid, "started": host.start_of(process.pid), **changes})
+    lease = replace(found[1], **{"pid": process.pid, "started": filesystem.start_of(process.pid), **changes})
     assert process.stdin is not None
     assert process.stdout is not None
     process.stdin.write(f"{desk._files._path(lease)}\n".encode())
@@ -98,7 +97,7 @@ def test_one_that_takes_its_time_is_told_of(plain: Store, desk: Leases, start: C
         f"it stops when it next looks; see: git ckpt status {RUN}",
     )
     driver.send_signal(signal.SIGSTOP)
-    while not host.is_stopped(driver.pid):
+    while not filesystem.is_stopped(driver.pid):
         time.sleep(0.01)
     with pytest.raises(CkptError, match=f"^run {RUN} was asked to stop, and will when process {driver.pid} goes on, which is stalled$"):
         plain.cancel(RUN)
@@ -128,7 +127,7 @@ def test_a_process_that_only_a_fetched_lease_names_is_not_signalled(
 ) -> None:
     innocent = start()
     hold = desk.acquire(RUN, "one")
-    fetched = replace(hold.lease, token=2, pid=innocent.pid, started=host.start_of(innocent.pid))
+    fetched = replace(hold.lease, token=2, pid=innocent.pid, started=filesystem.start_of(innocent.pid))
     desk.swap(fetched, hold.update().old)
     for _ in range(2):  # the lease that `cancel` writes is no more ours than the one that it replaces
         with pytest.raises(CkptError, match=f"^run {RUN} was asked to stop, and has not yet$"):

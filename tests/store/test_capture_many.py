@@ -11,7 +11,7 @@ import pytest
 
 from gitckpt.git import damage
 from gitckpt.git.contents import conversion
-from gitckpt.git.contents.quarantine import Quarantine
+from gitckpt.git.contents.bounds import Quarantine
 from gitckpt.git.objects.encoding import OVERSIZED
 from gitckpt.git.process import GitError
 from gitckpt.model.errors import WorktreeError

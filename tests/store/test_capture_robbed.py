@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from gitckpt.git.worktree.complaints import IndexGone
+from gitckpt.git.worktree.administration import IndexGone
 from gitckpt.store.store import Store
 from tests.conftest import Checkout
 from tests.store.conftest import require_whole

@@ -13,7 +13,7 @@ import pytest
 
 from gitckpt.git.repository import discover
 from gitckpt.model.errors import CkptError
-from gitckpt.store import chains
+from gitckpt.store import roster
 from gitckpt.store.checkpoints import Checkpoints
 from gitckpt.store.records import layout
 from gitckpt.store.runs import trust
@@ -30,7 +30,7 @@ def started(store: Store) -> str:
 
 
 def noted(store: Store, run: str) -> list[str]:
-    path = Path(inside(store).repository.private_dir, chains.DIRECTORY, run)
+    path = Path(inside(store).repository.private_dir, roster.DIRECTORY, run)
     return path.read_text().split() if path.exists() else []
 
 
@@ -54,11 +54,11 @@ def forge(checkout: Checkout, run: str, **other: str) -> str:
 def test_nobody_waits_for_a_pipe_in_its_place(store: Store) -> None:
     run = started(store)
     repository, oid = inside(store).repository, head(store, run)
-    path = os.path.join(repository.private_dir, chains.DIRECTORY, run)
+    path = os.path.join(repository.private_dir, roster.DIRECTORY, run)
     os.unlink(path)
     os.mkfifo(path)
-    assert chains.note(repository, run, [oid]) == []
-    assert (chains.knows(repository, run, oid), chains.noted_after(repository, run, oid), chains.known(repository, run)) == (
+    assert roster.note_chains(repository, run, [oid]) == []
+    assert (roster.knows(repository, run, oid), roster.noted_after(repository, run, oid), roster.known(repository, run)) == (
         False,
         [],
         frozenset(),
@@ -80,7 +80,7 @@ def test_each_record_extends_the_chain(store: Store, checkout: Checkout, make_st
 
 def test_what_stands_outside_of_runs_has_no_chain(plain: Store) -> None:
     made = plain.save("a-complete", {})
-    assert not Path(inside(plain).repository.private_dir, chains.DIRECTORY).exists()
+    assert not Path(inside(plain).repository.private_dir, roster.DIRECTORY).exists()
     assert trust.is_ours(inside(plain), made)
 
 
@@ -90,7 +90,7 @@ def test_only_the_user_may_read_it(plain: Store) -> None:
         run = started(plain)
     finally:
         os.umask(before)
-    path = Path(inside(plain).repository.private_dir, chains.DIRECTORY, run)
+    path = Path(inside(plain).repository.private_dir, roster.DIRECTORY, run)
     assert [stat.S_IMODE(each.stat().st_mode) for each in (path.parent, path)] == [0o700, 0o600]
 
 
@@ -99,7 +99,7 @@ def test_who_shares_the_repository_may_write_there_too(make_store: MakeStore, tm
     shared.path.mkdir()
     shared.git("init", "--quiet", "--shared=group")
     store = make_store(shared)
-    path = Path(inside(store).repository.private_dir, chains.DIRECTORY, started(store))
+    path = Path(inside(store).repository.private_dir, roster.DIRECTORY, started(store))
     assert [stat.S_IMODE(each.stat().st_mode) for each in (path.parent, path)] == [0o2770, 0o660]
 
 
@@ -157,7 +157,7 @@ def test_where_the_newest_is_removed_the_one_before_is_ours(plain: Store) -> Non
 
 def test_the_chain_of_a_run_that_is_gone_goes_with_maintenance(plain: Store) -> None:
     run = started(plain)
-    place = Path(inside(plain).repository.private_dir, chains.DIRECTORY)
+    place = Path(inside(plain).repository.private_dir, roster.DIRECTORY)
     hours_ago = time.time() - 2 * 3600
     for name, is_old in (("20260101-000000-left", True), ("20260101-000000-begins", False)):
         (place / name).write_text("")
@@ -173,27 +173,27 @@ def test_one_that_is_long_is_known_to_its_beginning(plain: Store) -> None:
     first = head(plain, run)
     repository = inside(plain).repository
     for number in range(300):
-        chains.note(repository, run, [f"{number:040x}"])
-    assert [chains.knows(repository, run, oid) for oid in (first, f"{0:040x}", f"{299:040x}", "f" * 40, "")] == [
+        roster.note_chains(repository, run, [f"{number:040x}"])
+    assert [roster.knows(repository, run, oid) for oid in (first, f"{0:040x}", f"{299:040x}", "f" * 40, "")] == [
         True,
         True,
         True,
         False,
         False,
     ]
-    assert not chains.knows(repository, "../" + run, first)
+    assert not roster.knows(repository, "../" + run, first)
 
 
 def test_a_line_that_a_full_disk_has_cut_off_spoils_no_other(plain: Store) -> None:
     run = started(plain)
-    path = Path(inside(plain).repository.private_dir, chains.DIRECTORY, run)
+    path = Path(inside(plain).repository.private_dir, roster.DIRECTORY, run)
     path.write_text(path.read_text() + "0123456")
     plain.record("a-complete", {}, run=run)
     assert inside(plain).heads.is_ours(run)
 
 
 def test_where_it_cannot_be_noted_there_is_a_checkpoint_all_the_same(plain: Store) -> None:
-    place = Path(inside(plain).repository.make_private_dir(), chains.DIRECTORY)
+    place = Path(inside(plain).repository.make_private_dir(), roster.DIRECTORY)
     place.write_text("in the way")
     run = started(plain)
     assert not inside(plain).heads.is_ours(run)

@@ -9,7 +9,7 @@ import pytest
 
 from gitckpt.git.objects.diff import Expansion
 from gitckpt.model.checkpoint import Checkpoint
-from gitckpt.store.records import changed
+from gitckpt.store.records import finder
 from gitckpt.store.records.entry import Entry
 from gitckpt.store.store import Store, inside
 from tests.conftest import Checkout
@@ -112,7 +112,7 @@ def test_one_that_unfolds_beyond_measure_is_left_out(plain: Store, main_checkout
     monkeypatch.setattr(Expansion, "is_beyond", is_beyond)
     base = main_checkout.git("rev-parse", "HEAD^{tree}")
     store = inside(plain)
-    assert changed.count(store.repository, store.index, entries(plain, made, two)) == {two.id: 2}
+    assert finder.count(store.repository, store.index, entries(plain, made, two)) == {two.id: 2}
     assert asked == [(base, files), (base, main_checkout.git("rev-parse", f"{two.tree}:files"))]
 
 

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
+from gitckpt.model import codec
 from gitckpt.model.checkpoint import Attempt, Checkpoint, Pipeline, Progress, Worktree
 from gitckpt.model.errors import StateError, UsageError
-from gitckpt.model.readers import codec
 from gitckpt.store.records import draft
 from tests.store.conftest import ONE, RUN, THREE, TWO
 

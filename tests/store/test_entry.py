@@ -12,8 +12,8 @@ import pytest
 from gitckpt.model.checkpoint import CLEAN, Checkpoint, Submodule, Worktree
 from gitckpt.model.errors import UsageError
 from gitckpt.store.records import entry as module
+from gitckpt.store.records import index
 from gitckpt.store.records.entry import Entry, Query
-from gitckpt.store.records.rows import tables
 from tests.store.conftest import ONE, RUN, THREE, TWO, nth
 
 COMMIT, TREE, OID = "a" * 40, "b" * 40, "c" * 40
@@ -220,7 +220,7 @@ class TestWhatTellsOfARun:
 
     @pytest.fixture
     def rows(self) -> Iterator[Any]:
-        connection = tables.connect(":memory:")
+        connection = index.connect(":memory:")
 
         def ask(checkpoint: Checkpoint) -> tuple[Any, ...]:
             connection.execute("DELETE FROM entry")

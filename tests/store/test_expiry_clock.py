@@ -12,7 +12,7 @@ from gitckpt.git.repository import Repository, discover
 from gitckpt.model import times
 from gitckpt.model.checkpoint import PHASE
 from gitckpt.model.policy import DAY, HOUR, Policy
-from gitckpt.store.retention import clock, maintenance
+from gitckpt.store.retention import expiry, maintenance
 from gitckpt.store.store import Store, inside
 from tests.conftest import Checkout
 
@@ -43,8 +43,8 @@ def repository(main_checkout: Checkout) -> Iterator[Repository]:
     ],
 )
 def test_after_a_gap_it_has_to_go_on_for_a_day(repository: Repository, looks: list[int], *, last: bool) -> None:
-    assert clock.doubt(repository, START) is None
-    said = [clock.doubt(repository, START + after) for after in looks]
+    assert expiry.doubt(repository, START) is None
+    said = [expiry.doubt(repository, START + after) for after in looks]
     assert not said or (said[-1] is None) == last
 
 
@@ -55,7 +55,7 @@ def test_what_cannot_be_read_says_nothing(repository: Repository, content: bytes
         path.mkdir()
     else:
         path.write_bytes(content)
-    assert clock.doubt(repository, START) is None
+    assert expiry.doubt(repository, START) is None
     assert os.listdir(path.parent) == ["clock"]
 
 
@@ -96,7 +96,7 @@ def test_a_clock_that_was_set_while_the_machine_runs(
     with Store.open(main_checkout.path) as store:
         inside(store).clock = lambda: now - max(ahead, 8 * DAY) - gap
         run = store.record("run-complete", {}, start="just now", trigger=PHASE).run
-        start, running = clock._running()
+        start, running = expiry._running()
         path = Path(repository.make_private_dir(), "clock")
         path.write_text(f"{now - 300 * DAY} {now - ahead - gap} {start} {running - gap}\n")
         maintenance.maintain(repository)
@@ -108,7 +108,7 @@ def test_after_another_start_of_the_machine_a_gap_counts(repository: Repository)
     path = Path(repository.make_private_dir(), "clock")
     for gap, is_sure in ((8 * DAY, True), (31 * DAY, False)):
         path.write_text(f"{now - 300 * DAY} {now - gap} 1 {10 * HOUR}\n")
-        assert (clock.doubt(repository, now) is None) == is_sure
+        assert (expiry.doubt(repository, now) is None) == is_sure
 
 
 def test_ages_from_before_the_epoch_are_no_reason_to_fail(main_checkout: Checkout) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from gitckpt.git.worktree import rewrites
+from gitckpt.git.worktree import operation
 from gitckpt.model.errors import WorktreeError
 from gitckpt.store.restore.restorer import restore, undo
 from gitckpt.store.store import Store, inside
@@ -141,5 +141,5 @@ def test_the_map_of_commits_is_only_read_for_what_it_is(main_checkout: Checkout,
         (place / "commit-map").write_bytes(b"\n".join(lines))
     elif how == "directory":
         os.mkdir(place / "commit-map")
-    assert rewrites.filtered(repository_of(main_checkout)) == {}
+    assert operation.filtered(repository_of(main_checkout)) == {}
     assert plain.rewritten() == []

@@ -8,7 +8,7 @@ import pytest
 
 from gitckpt.git.refs import Update
 from gitckpt.model.errors import NotFoundError
-from gitckpt.store import chains
+from gitckpt.store import roster
 from gitckpt.store.records import heads as module
 from gitckpt.store.records.entry import Entry, Query
 from gitckpt.store.store import Store, inside
@@ -37,7 +37,7 @@ def runs(plain: Store, main_checkout: Checkout) -> Runs:
     repository = inside(plain).repository
     made = {entry.id: entry.oid for entry in plain.list()}
     ours, others = ([made[nth(number)] for number in numbers] for numbers in ((1, 3), (2, 4)))
-    chains.forget(repository, OTHER)
+    roster.forget(repository, OTHER)
     return Runs(ours, fetch(main_checkout, ours[1], 3), others)
 
 

@@ -15,8 +15,7 @@ from hypothesis import strategies as st
 
 from gitckpt.git.repository import discover
 from gitckpt.store.hooks import files
-from gitckpt.store.hooks.events import EVENTS
-from gitckpt.store.hooks.files import PACKAGE_DIR, Pin
+from gitckpt.store.hooks.files import EVENTS, PACKAGE_DIR, Pin
 from gitckpt.store.hooks.installation import uninstall
 from tests.conftest import Checkout, examples
 from tests.store.hook_standin import StandIn, everything, hooks_of, put_hook

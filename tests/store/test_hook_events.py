@@ -13,7 +13,7 @@ import pytest
 
 from gitckpt.git.process import git_executable
 from gitckpt.git.repository import discover
-from gitckpt.store.hooks.events import EVENTS
+from gitckpt.store.hooks.files import EVENTS
 from gitckpt.store.hooks.installation import Installation, inspect, install
 from tests.conftest import Checkout
 from tests.store.hook_standin import USER_TEXT, StandIn, put_hook, version_for

@@ -14,8 +14,7 @@ from gitckpt.git.process import GitError
 from gitckpt.git.repository import discover
 from gitckpt.model.errors import CkptError, RepositoryError, UsageError
 from gitckpt.store.hooks import files as hook_files
-from gitckpt.store.hooks.events import EVENTS
-from gitckpt.store.hooks.files import FileChange
+from gitckpt.store.hooks.files import EVENTS, FileChange
 from gitckpt.store.hooks.installation import install, uninstall
 from tests.conftest import Checkout
 from tests.store.hook_standin import OLD, USER_TEXT, StandIn, everything, hooks_of, put_hook, version_for

@@ -9,9 +9,8 @@ import pytest
 
 from gitckpt.git.process import git_executable
 from gitckpt.git.repository import discover
-from gitckpt.model.errors import UsageError
-from gitckpt.model.finding import Finding
-from gitckpt.store.hooks.events import EVENTS
+from gitckpt.model.errors import Finding, UsageError
+from gitckpt.store.hooks.files import EVENTS
 from gitckpt.store.hooks.installation import Installation, uninstall
 from tests.conftest import Checkout
 from tests.store.hook_standin import NEW, NOTES_CHANGES, OLD, USER_TEXT, StandIn, everything, hooks_of, put_hook

@@ -10,9 +10,8 @@ from collections.abc import Callable
 import pytest
 
 from gitckpt.git.repository import discover
-from gitckpt.model.finding import Finding
-from gitckpt.store.hooks.events import EVENTS
-from gitckpt.store.hooks.files import Pin
+from gitckpt.model.errors import Finding
+from gitckpt.store.hooks.files import EVENTS, Pin
 from gitckpt.store.hooks.installation import Installation, uninstall
 from tests.conftest import Checkout
 from tests.store.hook_standin import NOTES_CHANGES, USER_TEXT, StandIn, everything, hooks_of, put_hook, version_for

@@ -7,8 +7,8 @@ import sys
 from pathlib import Path
 
 from gitckpt.git.repository import discover
-from gitckpt.model.finding import Finding
-from gitckpt.store.hooks.events import EVENTS
+from gitckpt.model.errors import Finding
+from gitckpt.store.hooks.files import EVENTS
 from gitckpt.store.hooks.installation import install
 from tests.conftest import Checkout
 from tests.store.hook_standin import StandIn, hooks_of, put_hook, version_for

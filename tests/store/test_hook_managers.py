@@ -10,7 +10,7 @@ import pytest
 from gitckpt.git.repository import discover
 from gitckpt.model.errors import RepositoryError, UsageError
 from gitckpt.store import setup
-from gitckpt.store.hooks.events import EVENTS
+from gitckpt.store.hooks.files import EVENTS
 from gitckpt.store.hooks.installation import Installation, uninstall
 from tests.conftest import Checkout
 from tests.store.hook_standin import NEW, NOTES_CHANGES, StandIn, everything, hooks_of, put_hook

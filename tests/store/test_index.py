@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from gitckpt.store.records import index as tables
 from gitckpt.store.records.entry import Query
 from gitckpt.store.records.index import Index
-from gitckpt.store.records.rows import tables
 from gitckpt.store.store import Store, inside
 from tests import forked
 from tests.conftest import Checkout

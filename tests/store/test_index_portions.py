@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from gitckpt.store.records import index as module
 from gitckpt.store.records.entry import Query
 from gitckpt.store.records.index import FILE, Index
-from gitckpt.store.records.rows import sync as module
 from gitckpt.store.store import Store, inside
 from tests.conftest import Checkout
 from tests.store.conftest import nth

@@ -16,9 +16,8 @@ import pytest
 from gitckpt.git.files import refs_stat
 from gitckpt.git.process import git_executable
 from gitckpt.model.checkpoint import Checkpoint, Submodule, Worktree
-from gitckpt.store.records import entry
+from gitckpt.store.records import entry, index
 from gitckpt.store.records.entry import Query
-from gitckpt.store.records.rows import sync, tables
 from gitckpt.store.store import Store, inside
 from tests.conftest import Checkout
 from tests.store.conftest import MakeStore, nth
@@ -280,12 +279,12 @@ def test_rows_are_made_anew_where_the_reader_is_another_one(plain: Store) -> Non
     plainest = Checkpoint(id=nth(2), label="commit-complete", timestamp="2026-11-21T20:15:00.000000Z", git_sha="", trigger="post-commit")
     rows = [entry.row(one, "4" * 40) for one in (rich, plainest)]
     found = hashlib.blake2b(repr(rows).encode(), digest_size=8).hexdigest()
-    assert (tables._READER, found) == (1, "bcefb0aa99db7308")
+    assert (index._READER, found) == (1, "bcefb0aa99db7308")
 
 
 def test_refs_that_take_long_to_list_are_waited_for(plain: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     """Then they are listed once, and not at each question until their times can be relied on."""
-    monkeypatch.setattr(sync, "_LARGE", 0)
+    monkeypatch.setattr(index, "_LARGE", 0)
     plain.record("a-complete", {})
     plain.list()
     plain.record("b-complete", {})

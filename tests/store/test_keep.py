@@ -21,8 +21,7 @@ from gitckpt.model.errors import CkptError
 from gitckpt.model.policy import Policy
 from gitckpt.store.audit import verification
 from gitckpt.store.checkpoints import Checkpoints
-from gitckpt.store.records import layout
-from gitckpt.store.records.removal import ends
+from gitckpt.store.records import keep, layout
 from gitckpt.store.store import Store, inside
 from tests.conftest import Checkout, Clock
 from tests.store.conftest import MakeStore, nth
@@ -337,7 +336,7 @@ class TestARemoval:
                 return set()
             return {commit}  # whose checkpoint was recorded after the first look
 
-        ends.settle(inside(plain).repository, inside(plain).refs.update, needed)
+        keep.settle(inside(plain).repository, inside(plain).refs.update, needed)
         assert looks == 2
         assert kept(main_checkout) == {commit: commit}
 

@@ -18,7 +18,7 @@ from gitckpt.git.lock import is_locked
 from gitckpt.model import times
 from gitckpt.store.audit import verification
 from gitckpt.store.leases import leases
-from gitckpt.store.leases.lease import MOST_TOKENS, Lease, LeaseHeld, render
+from gitckpt.store.leases.leases import MOST_TOKENS, Lease, LeaseHeld, render
 from gitckpt.store.records import layout
 from gitckpt.store.retention import sweep
 from gitckpt.store.store import inside

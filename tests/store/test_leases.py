@@ -13,13 +13,12 @@ from typing import Any
 
 import pytest
 
-from gitckpt.git import host
+from gitckpt.git import filesystem
 from gitckpt.git.refs import RefMoved, Update
 from gitckpt.model import times
 from gitckpt.model.errors import BusyError, InvalidCheckpoint, UsageError
 from gitckpt.store.leases import leases
-from gitckpt.store.leases.lease import LONGEST, Lease, LeaseHeld, LeaseLost, parse, render
-from gitckpt.store.leases.leases import Hold, Leases
+from gitckpt.store.leases.leases import LONGEST, Hold, Lease, LeaseHeld, LeaseLost, Leases, parse, render
 from gitckpt.store.records import layout
 from gitckpt.store.store import Store, inside
 from tests.conftest import Checkout, Clock
@@ -48,7 +47,7 @@ def elsewhere(desk: Leases, hold: Hold, **changes: str | int) -> Lease:
 
 def test_a_lease_says_who_drives_a_run(desk: Leases, plain: Store) -> None:
     hold = desk.acquire(RUN, "git ckpt run ci")
-    here = host.here()
+    here = filesystem.here()
     text = inside(plain).repository.git.text("cat-file", "blob", f"{layout.LEASES}{RUN}")
     assert text.splitlines() == [
         "version = 1",
@@ -59,7 +58,7 @@ def test_a_lease_says_who_drives_a_run(desk: Leases, plain: Store) -> None:
         f'boot = "{here.boot}"',
         f'namespace = "{here.namespace}"',
         f"pid = {os.getpid()}",
-        f'started = "{host.start_of(os.getpid())}"',
+        f'started = "{filesystem.start_of(os.getpid())}"',
         'acquired = "2027-01-15T08:00:01.000000Z"',
         'renewed = "2027-01-15T08:00:01.000000Z"',
         'expires = "2027-01-15T08:02:01.000000Z"',
@@ -72,7 +71,7 @@ def test_a_second_driver_is_told_who_the_first_one_is(desk: Leases) -> None:
     with pytest.raises(LeaseHeld) as caught:
         desk.acquire(RUN, "git ckpt resume")
     assert caught.value.exit_code == 11
-    who = f"git ckpt run ci on {host.here().name}, process {os.getpid()}, which last said so at 2027-01-15T08:00:01.000000Z"
+    who = f"git ckpt run ci on {filesystem.here().name}, process {os.getpid()}, which last said so at 2027-01-15T08:00:01.000000Z"
     assert caught.value.message == f"run {RUN} is driven by {who}"
     assert caught.value.hint == f"wait for its end, or stop it: git ckpt cancel {RUN}"
     assert desk.acquire(ANOTHER_RUN, "git ckpt resume").lease.token == 1, "each run has its own"
@@ -222,7 +221,7 @@ def other(desk: Leases) -> Iterator[tuple[subprocess.Popen[str], Hold]]:
         assert process.stdin is not None
         assert process.stdout is not None
         hold = desk.acquire(RUN, "the other one")
-        lease = replace(hold.lease, pid=process.pid, started=host.start_of(process.pid))
+        lease = replace(hold.lease, pid=process.pid, started=filesystem.start_of(process.pid))
         process.stdin.write(f"{desk._files._path(lease)}\n")
         assert process.stdout.readline()
         oid = desk.swap(lease, hold.update().old, is_ours=True)

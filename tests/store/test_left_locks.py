@@ -11,7 +11,7 @@ import pytest
 
 from gitckpt import hook
 from gitckpt.git.refs import LockHeld
-from gitckpt.store.records import layout, locks
+from gitckpt.store.records import heads, layout
 from gitckpt.store.store import inside
 from tests.conftest import Checkout
 from tests.store.conftest import MakeStore, notes, nth, require_whole
@@ -78,7 +78,7 @@ def test_a_lock_of_another_tool_stays(main_checkout: Checkout, make_store: MakeS
 
 
 def test_while_somebody_writes_they_stay(main_checkout: Checkout, make_store: MakeStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(locks, "_PATIENCE", 0.05)
+    monkeypatch.setattr(heads, "_PATIENCE", 0.05)
     store = make_store(main_checkout)
     store.record("a-started", {"x": 1}, start="r")
     hold = inside(store).leases.acquire("r", "a test")

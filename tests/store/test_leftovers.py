@@ -16,11 +16,10 @@ from gitckpt.git.refs import Update
 from gitckpt.git.repository import discover
 from gitckpt.model import ids, times
 from gitckpt.model.policy import Policy
-from gitckpt.store import roster
+from gitckpt.store import roster, secrets
 from gitckpt.store.checkpoints import Checkpoints
 from gitckpt.store.records import layout
 from gitckpt.store.retention import expiry, sweep
-from gitckpt.store.secrets import settled
 from gitckpt.store.store import Store, inside
 from tests.conftest import Checkout, Clock
 from tests.house_rules import SOURCES
@@ -93,7 +92,7 @@ def test_scratch_files_are_swept_once_they_are_old(main_checkout: Checkout, monk
         store.list()
         place = Path(inside(store).repository.private_dir)
         kept = sorted(path.name for path in place.iterdir())
-        replaced = [f"{name}.123.ab" for name in (settled.KEY, roster.FILE, "exports")]
+        replaced = [f"{name}.123.ab" for name in (secrets.KEY, roster.FILE, "exports")]
         for name in ("index.123.ab", "index.123.ab.lock", "index.124.cd", *replaced):
             (place / name).write_bytes(b"x")
         (place / "rules.123.cd" / "d").mkdir(parents=True)

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from gitckpt.git.repository import Repository, discover
-from gitckpt.store.records import layout, locks
+from gitckpt.store.records import heads, layout
 from tests.conftest import Checkout
 from tests.store.conftest import ONE, RUN
 
@@ -53,30 +53,30 @@ class TestOurs:
     @pytest.mark.parametrize(("ref", "expected"), [*((ref, True) for ref in OURS), *((ref, False) for ref in OTHERS)])
     def test_by_its_path(self, repository: Repository, ref: str, expected: bool) -> None:
         path = os.path.join(repository.common_dir, ref)
-        assert [locks.is_ours(repository, f"{path}{end}") for end in (".lock", "", ".lock2")] == [expected, False, False]
+        assert [heads.is_ours(repository, f"{path}{end}") for end in (".lock", "", ".lock2")] == [expected, False, False]
 
     def test_by_a_path_that_leads_there_another_way(self, repository: Repository, tmp_path: Path) -> None:
         (tmp_path / "a link").symlink_to(repository.common_dir)
-        assert locks.is_ours(repository, f"{tmp_path}/a link/{OURS[1]}.lock")
-        assert not locks.is_ours(repository, f"{tmp_path}/{OURS[1]}.lock")
+        assert heads.is_ours(repository, f"{tmp_path}/a link/{OURS[1]}.lock")
+        assert not heads.is_ours(repository, f"{tmp_path}/{OURS[1]}.lock")
 
     def test_a_lock_that_is_a_link_is_what_its_name_says(self, repository: Repository, tmp_path: Path) -> None:
         (path,) = left(repository, OURS[1])
         os.unlink(path)
         Path(path).symlink_to(tmp_path / "nowhere")
-        assert locks.is_ours(repository, path)
+        assert heads.is_ours(repository, path)
 
 
 class TestThere:
     def test_all_of_ours_and_no_others(self, repository: Repository) -> None:
-        assert locks.there(repository) == []
+        assert heads.there(repository) == []
         left(repository, *OTHERS)
         ours = left(repository, *OURS)
-        assert sorted(locks.there(repository)) == sorted(ours)
+        assert sorted(heads.there(repository)) == sorted(ours)
 
     def test_those_of_notes_alone(self, repository: Repository) -> None:
         paths = left(repository, "refs/notes/checkpoints")
-        assert locks.there(repository) == paths
+        assert heads.there(repository) == paths
 
 
 @pytest.mark.skipif(not os.path.exists("/proc/self/stat"), reason="the system does not tell what processes do")
@@ -87,51 +87,51 @@ class TestCleared:
     def test_all_of_them(self, repository: Repository, count: int, more: str) -> None:
         told: list[str] = []
         paths = left(repository, *OURS[:count])
-        assert locks.clear(repository, told.append, paths[-1])
-        assert (told, locks.there(repository)) == ([f"removed {min(paths)}{more}, which a git had left that was killed"], [])
+        assert heads.clear(repository, told.append, paths[-1])
+        assert (told, heads.there(repository)) == ([f"removed {min(paths)}{more}, which a git had left that was killed"], [])
 
     def test_one_that_is_young_stays(self, repository: Repository) -> None:
         told: list[str] = []
         old, young = left(repository, *OURS[:2])
         os.utime(young)
-        assert not locks.clear(repository, told.append, young)
-        assert (told, locks.there(repository)) == ([f"removed {old}, which a git had left that was killed"], [young])
+        assert not heads.clear(repository, told.append, young)
+        assert (told, heads.there(repository)) == ([f"removed {old}, which a git had left that was killed"], [young])
 
     @pytest.mark.parametrize("ref", OTHERS)
     def test_none_where_it_is_of_others(self, repository: Repository, ref: str) -> None:
         told: list[str] = []
         ours, other = left(repository, OURS[0], ref)
-        assert not locks.clear(repository, told.append, other)
-        assert (told, locks.there(repository)) == ([], [ours])
+        assert not heads.clear(repository, told.append, other)
+        assert (told, heads.there(repository)) == ([], [ours])
 
     def test_one_that_is_gone_already_is_gone(self, repository: Repository) -> None:
         told: list[str] = []
         (path,) = left(repository, OURS[0])
         os.unlink(path)
-        assert locks.clear(repository, told.append, path)
+        assert heads.clear(repository, told.append, path)
         assert told == []
 
     def test_also_by_whoever_holds_the_lock_of_writers_himself(self, repository: Repository) -> None:
         told: list[str] = []
         (path,) = left(repository, OURS[0])
         with layout.turn(repository, 0) as is_held:
-            assert (is_held, locks.clear(repository, told.append, path), len(told)) == (True, True, 1)
+            assert (is_held, heads.clear(repository, told.append, path), len(told)) == (True, True, 1)
 
     def test_none_while_another_thread_writes(self, repository: Repository, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(locks, "_PATIENCE", 0.05)
+        monkeypatch.setattr(heads, "_PATIENCE", 0.05)
         told: list[str] = []
         (path,) = left(repository, OURS[0])
         writer = layout.turn(repository, 0)
         with ThreadPoolExecutor(1) as another:
             assert another.submit(writer.acquire).result()
-            assert not locks.clear(repository, told.append, path)
+            assert not heads.clear(repository, told.append, path)
             another.submit(writer.release).result()
-        assert (told, locks.there(repository)) == ([], [path])
-        assert (locks.clear(repository, told.append, path), len(told)) == (True, 1)
+        assert (told, heads.there(repository)) == ([], [path])
+        assert (heads.clear(repository, told.append, path), len(told)) == (True, 1)
 
     def test_whoever_sweeps_discards_them_and_says_so(self, repository: Repository) -> None:
         told: list[str] = []
         left(repository, *OURS)
-        locks.discard_left(repository, told.append)
-        locks.discard_left(repository, told.append)
-        assert (len(told), locks.there(repository)) == (1, [])
+        heads.discard_left(repository, told.append)
+        heads.discard_left(repository, told.append)
+        assert (len(told), heads.there(repository)) == (1, [])

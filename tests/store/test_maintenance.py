@@ -23,7 +23,7 @@ from gitckpt.model.errors import CkptError, UsageError
 from gitckpt.model.policy import DAY
 from gitckpt.store.audit import doctor
 from gitckpt.store.records import layout
-from gitckpt.store.records.removal.remover import Remover
+from gitckpt.store.records.remover import Remover
 from gitckpt.store.retention import maintenance
 from gitckpt.store.store import Store, inside
 from tests.conftest import Checkout

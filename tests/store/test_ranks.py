@@ -11,8 +11,7 @@ import pytest
 
 from gitckpt.model import ids, times
 from gitckpt.model.checkpoint import Checkpoint
-from gitckpt.store.records import entry
-from gitckpt.store.records.rows import tables
+from gitckpt.store.records import entry, index
 from tests.store.conftest import nth
 
 RUNS = ["20270115-080000-one", "20270115-080001-two"]
@@ -22,16 +21,16 @@ ONE = Checkpoint(id=nth(1), label="plan-complete", timestamp=times.to_text(START
 
 @pytest.fixture
 def connection() -> Iterator[sqlite3.Connection]:
-    found = tables.connect(":memory:")
+    found = index.connect(":memory:")
     yield found
     found.close()
 
 
 def put(connection: sqlite3.Connection, one: Checkpoint) -> None:
-    tables.forget(connection, [ids.to_bytes(one.id)])
-    tables.add(connection, [entry.row(one, "4" * 40)], [])
+    index.forget(connection, [ids.to_bytes(one.id)])
+    index.add(connection, [entry.row(one, "4" * 40)], [])
     if one.run is not None and one.sequence is not None:
-        tables.has_changed(connection, {one.run: one.sequence})
+        index.has_changed(connection, {one.run: one.sequence})
 
 
 def ranks(connection: sqlite3.Connection) -> dict[str, int]:
@@ -57,7 +56,7 @@ def test_however_runs_change(connection: sqlite3.Connection, seed: int) -> None:
         for _ in range(chance.randrange(1, 4)):
             name = nth(chance.randrange(12))
             if name in there and chance.random() < 0.4:
-                tables.forget(connection, [ids.to_bytes(name)])
+                index.forget(connection, [ids.to_bytes(name)])
                 del there[name]
                 continue
             run = chance.choice([*RUNS, None])
@@ -65,7 +64,7 @@ def test_however_runs_change(connection: sqlite3.Connection, seed: int) -> None:
             timestamp = times.to_text(START + chance.randrange(9))
             there[name] = replace(ONE, id=name, run=run, sequence=sequence, timestamp=timestamp)
             put(connection, there[name])
-        tables.rank(connection)
+        index.rank(connection)
         assert ranks(connection) == expected(there)
 
 
@@ -73,11 +72,11 @@ def test_only_what_follows_is_ranked_anew(connection: sqlite3.Connection) -> Non
     many = [replace(ONE, id=nth(number), sequence=number, timestamp=times.to_text(START - number)) for number in range(1, 6)]
     for one in many:
         put(connection, one)
-    tables.rank(connection)
+    index.rank(connection)
     assert set(ranks(connection).values()) == {START - 1}
     connection.execute("UPDATE entry SET rank = 7 WHERE sequence = 2")
     put(connection, replace(ONE, id=nth(6), sequence=6, timestamp=times.to_text(START - 6)))
-    tables.rank(connection)
+    index.rank(connection)
     assert [rank for _, rank in sorted(ranks(connection).items())] == [START - 1, 7, *[START - 1] * 4]
 
 
@@ -87,8 +86,8 @@ def test_from_one_run_to_another(connection: sqlite3.Connection) -> None:
     next_one = replace(ONE, id=nth(2), sequence=2)
     for one in (late, next_one):
         put(connection, one)
-    tables.rank(connection)
+    index.rank(connection)
     assert ranks(connection)[nth(2)] == START + 50
     put(connection, replace(late, run=RUNS[1]))
-    tables.rank(connection)
+    index.rank(connection)
     assert ranks(connection) == {nth(1): START + 50, nth(2): START}

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from gitckpt.model.readers import codec
+from gitckpt.model import codec
 from gitckpt.store.records.recorder import Proposal
 from tests.store.conftest import ONE, RUN, THREE, TWO, nth
 

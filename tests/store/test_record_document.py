@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from gitckpt.model import codec
 from gitckpt.model.checkpoint import CLEAN, Checkpoint, Progress
-from gitckpt.model.readers import codec
 from gitckpt.store.records.entry import Query
 from gitckpt.store.store import Store
 from tests.conftest import Checkout

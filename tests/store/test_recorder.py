@@ -13,8 +13,8 @@ from gitckpt.git import lock
 from gitckpt.git.lock import Lock
 from gitckpt.git.process import GitError
 from gitckpt.git.refs import LockHeld, RefMoved, Update
+from gitckpt.model import codec
 from gitckpt.model.errors import CkptError, NotFoundError, UsageError
-from gitckpt.model.readers import codec
 from gitckpt.store import notes
 from gitckpt.store.records import draft, keys, layout, recorder
 from gitckpt.store.records.recorder import FilesPruned, Proposal

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from gitckpt.model import toml
+from gitckpt.model import budget, toml
 from gitckpt.model.errors import InvalidCheckpoint
-from gitckpt.model.format import budget
 from gitckpt.store.records import keys
 from tests.store.conftest import RUN
 

@@ -8,8 +8,8 @@ import pytest
 
 from gitckpt.git.objects.encoding import OVERSIZED
 from gitckpt.git.refs import Update
+from gitckpt.model import budget
 from gitckpt.model.errors import InvalidCheckpoint
-from gitckpt.model.format import budget
 from gitckpt.store.records import layout
 from gitckpt.store.store import Store, inside
 from tests.conftest import Checkout

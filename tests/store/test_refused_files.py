@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 from gitckpt.model.errors import WorktreeError
-from gitckpt.store.restore.report import Restored
-from gitckpt.store.restore.restorer import redo, restore, undo
+from gitckpt.store.restore.restorer import Restored, redo, restore, undo
 from gitckpt.store.store import Store, inside
 from gitckpt.store.worktrees.resumption import resume
 from tests.conftest import Checkout

@@ -7,7 +7,7 @@ import pytest
 from gitckpt.model.checkpoint import PHASE
 from gitckpt.model.errors import CkptError, NotFoundError, UsageError, WorktreeError
 from gitckpt.store.audit import verification
-from gitckpt.store.leases.lease import LeaseHeld
+from gitckpt.store.leases.leases import LeaseHeld
 from gitckpt.store.records import finder, layout
 from gitckpt.store.store import Store, inside
 from tests.conftest import Checkout

@@ -12,10 +12,9 @@ import pytest
 from gitckpt.git.refs import LockHeld, RefMoved, Update
 from gitckpt.model.errors import RepositoryError
 from gitckpt.model.values import replace
-from gitckpt.store import chains
-from gitckpt.store.records import keys, layout
+from gitckpt.store import roster
+from gitckpt.store.records import keys, layout, remover
 from gitckpt.store.records.entry import Entry
-from gitckpt.store.records.removal import remover
 from gitckpt.store.store import Store, inside
 from tests.conftest import Checkout
 from tests.dying import DyingGit
@@ -96,7 +95,7 @@ class TestInOrder:
         assert first[0] == (HEAD, "", before[HEAD])
         assert sorted(first[1:-1]) == [(ref, "", before[ref]) for ref in names]
         assert (first[-1], sorted(second)) == ((key, "", before[key]), [(ref, "", before[ref]) for ref in trees])
-        assert not chains.known(inside(plain).repository, RUN)
+        assert not roster.known(inside(plain).repository, RUN)
         assert notes(main_checkout) == {made.git_sha: [made.id]}
 
     def test_of_those_that_go_last(self, plain: Store, main_checkout: Checkout, before: dict[str, str], done: list[list[Said]]) -> None:
@@ -125,7 +124,7 @@ class TestInOrder:
     ) -> None:
         assert remove(plain, ONE, TWO, THREE, last=last) == 3
         assert [ref for ref in main_checkout.refs() if ref.startswith(("refs/checkpoints", "refs/ckpt"))] == []
-        assert not chains.known(inside(plain).repository, RUN)
+        assert not roster.known(inside(plain).repository, RUN)
 
     def test_what_others_have_below_our_names_stays(self, plain: Store, main_checkout: Checkout, before: dict[str, str]) -> None:
         main_checkout.git("update-ref", "refs/checkpoints/a-name", "HEAD")

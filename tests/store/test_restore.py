@@ -10,8 +10,7 @@ import pytest
 from gitckpt.model.checkpoint import SAFETY
 from gitckpt.model.errors import NotFoundError, WorktreeError
 from gitckpt.store.restore import restorer
-from gitckpt.store.restore.position import Position
-from gitckpt.store.restore.report import Restored
+from gitckpt.store.restore.restorer import Position, Restored
 from gitckpt.store.store import Store, inside
 from gitckpt.store.worktrees import resumption
 from tests.conftest import Checkout

@@ -13,7 +13,7 @@ import pytest
 from gitckpt.git.worktree import administration
 from gitckpt.model.checkpoint import Checkpoint
 from gitckpt.model.errors import WorktreeError
-from gitckpt.store.records.owner import Owner
+from gitckpt.store.records.layout import Owner
 from gitckpt.store.store import Store, inside
 from gitckpt.store.worktrees import ownership, resumption
 from gitckpt.store.worktrees.opener import Opened

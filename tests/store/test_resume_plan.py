@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from gitckpt.model.errors import WorktreeError
-from gitckpt.store.records.owner import Owner
+from gitckpt.store.records.layout import Owner
 from gitckpt.store.worktrees.plan import ADOPT, MAKE, USE, Branch, PathState, Registration, ResumePlan, Situation, plan_resume
 
 RUN, ID = "20261127-login", "0a1b2c3d-0000-4000-8000-000000000000"

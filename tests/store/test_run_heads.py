@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from gitckpt.git.refs import RefMoved
+from gitckpt.model import codec
 from gitckpt.model.errors import BusyError, InvalidCheckpoint, NotFoundError
-from gitckpt.model.readers import codec
-from gitckpt.store import chains
+from gitckpt.store import roster
 from gitckpt.store.records import heads as module
 from gitckpt.store.records import layout
 from gitckpt.store.store import Store, inside
@@ -134,14 +134,14 @@ class TestBehind:
         text = main_checkout.git("cat-file", "blob", HEAD).replace("sequence = 2", "sequence = 3")
         written = main_checkout.git("hash-object", "-w", "--stdin", data=f"{text}\n")
         tree = main_checkout.git("rev-parse", "main^{tree}")
-        chains.note(inside(driver).repository, RUN, ["1" * 40, written, tree])
+        roster.note_chains(inside(driver).repository, RUN, ["1" * 40, written, tree])
         assert driver.record("a-complete", {}, run=RUN).sequence == 3
 
     def test_nor_is_gone_on_from_what_was_not_written_here(self, driver: Store, make_store: MakeStore, main_checkout: Checkout) -> None:
         head = main_checkout.refs(HEAD)[HEAD]
         make_store(main_checkout).record("b-complete", {}, run=RUN)
         set_head(main_checkout, head)
-        Path(inside(driver).repository.private_dir, chains.DIRECTORY, RUN).write_text(f"{head}\n")
+        Path(inside(driver).repository.private_dir, roster.DIRECTORY, RUN).write_text(f"{head}\n")
         assert driver.record("a-complete", {}, run=RUN).sequence == 3
 
 

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from gitckpt.store.secrets import detector
-from gitckpt.store.secrets.rules import RULES
+from gitckpt.store import secrets
+from gitckpt.store.secrets import RULES
 
 ANY = string.ascii_letters + string.digits
 BASE64 = f"{ANY}+/"
@@ -53,7 +53,7 @@ def assert_found(text: str, secret: str) -> None:
     data = text.encode()
     start = data.index(secret.encode())
     end = start + len(secret)
-    hits = detector.find(data)
+    hits = secrets.find_detector(data)
     assert any(hit.start <= start and end <= hit.end <= end + 1 for hit in hits), (text, hits)
 
 
@@ -159,4 +159,4 @@ def test_what_services_hand_out_is_found(service: str) -> None:
     ],
 )
 def test_what_stands_in_documentation_is_none(text: str) -> None:
-    assert detector.find(text.encode()) == []
+    assert secrets.find_detector(text.encode()) == []

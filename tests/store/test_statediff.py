@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
+from gitckpt.model import jsonable
 from gitckpt.model.checkpoint import Checkpoint, Omitted, Progress, Worktree
-from gitckpt.model.readers import jsonable
-from gitckpt.model.readers.statediff import MISSING, StateChange, compare
+from gitckpt.model.jsonable import MISSING, StateChange, compare
 
 UTC = dt.datetime(2026, 11, 21, 20, 15, tzinfo=dt.UTC)
 ELSEWHERE = UTC.astimezone(dt.timezone(dt.timedelta(hours=2)))

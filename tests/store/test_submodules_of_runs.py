@@ -8,12 +8,12 @@ import pytest
 
 from gitckpt.durable.run import opener
 from gitckpt.durable.run.active_run import ActiveRun
-from gitckpt.durable.run.retry import Conduct
+from gitckpt.durable.run.attempts import Conduct
 from gitckpt.durable.run.run import Run
 from gitckpt.model.checkpoint import Attempt, Omitted, Pipeline
 from gitckpt.model.errors import WorktreeError
+from gitckpt.store import submodules
 from gitckpt.store.store import Store, inside
-from gitckpt.store.submodules import keeper
 from gitckpt.store.worktrees.resumption import resume
 from tests.conftest import Checkout
 from tests.store.submodules import dirty, names, settled
@@ -61,7 +61,7 @@ def test_what_is_not_checked_out_stays_so_and_what_lies_there_is_named(plain: St
 def test_a_commit_that_is_not_here(plain: Store, main_checkout: Checkout, lib: Checkout) -> None:
     main_checkout.git("update-index", "--cacheinfo", f"160000,{'1' * 40},lib")
     main_checkout.git("commit", "--quiet", "--message", "one that nobody has")
-    assert keeper.of_tree(inside(plain), main_checkout.git("rev-parse", "HEAD")) == ()
+    assert submodules.of_tree(inside(plain), main_checkout.git("rev-parse", "HEAD")) == ()
     _, there, _ = begin(plain)
     assert list(there.path.iterdir()) == []
 

@@ -13,7 +13,7 @@ from gitckpt.model.checkpoint import Checkpoint
 from gitckpt.model.errors import WorktreeError
 from gitckpt.store import roster
 from gitckpt.store.restore import restorer
-from gitckpt.store.restore.report import Restored
+from gitckpt.store.restore.restorer import Restored
 from gitckpt.store.restore.submodules import _Incomplete
 from gitckpt.store.store import Store, inside
 from gitckpt.store.worktrees.resumption import resume

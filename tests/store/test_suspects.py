@@ -7,10 +7,9 @@ import os
 
 import pytest
 
-from gitckpt.model.readers import jsonable
-from gitckpt.store.secrets import detector
-from gitckpt.store.secrets.rules import RULES
-from gitckpt.store.secrets.settled import Settled
+from gitckpt.model import jsonable
+from gitckpt.store import secrets
+from gitckpt.store.secrets import RULES, Settled
 from gitckpt.store.store import Store, inside
 from tests.conftest import Checkout
 
@@ -45,22 +44,22 @@ HARMLESS = (
 @pytest.mark.parametrize("rule", SECRETS)
 def test_a_secret_is_found_by_its_rule_and_masked(rule: str) -> None:
     data = f"first line\n{SECRETS[rule]} and more".encode()
-    assert [hit.rule for hit in detector.find(data)] == [rule]
-    masked = detector.masked(data.decode())
+    assert [hit.rule for hit in secrets.find_detector(data)] == [rule]
+    masked = secrets.masked(data.decode())
     assert f"[masked: {rule}]" in masked
-    assert detector.find(masked.encode()) == []
+    assert secrets.find_detector(masked.encode()) == []
     assert masked.startswith("first line\n")
 
 
 @pytest.mark.parametrize("text", HARMLESS)
 def test_what_only_resembles_one_is_none(text: str) -> None:
-    assert detector.find(text.encode()) == []
-    assert detector.masked(text) == text
+    assert secrets.find_detector(text.encode()) == []
+    assert secrets.masked(text) == text
 
 
 def test_every_rule_compiles_and_is_reached_by_its_beginnings() -> None:
     for name, beginnings, expression, _ in RULES:
-        assert detector._compiled(expression), name
+        assert secrets._compiled(expression), name
         assert all(len(beginning) >= 2 for beginning in beginnings.split()), name
 
 
@@ -68,7 +67,7 @@ def test_every_rule_compiles_and_is_reached_by_its_beginnings() -> None:
 def test_what_is_not_looked_at(plain: Store, main_checkout: Checkout, names: list[str]) -> None:
     top = main_checkout.path
     (top / "binary").write_bytes(b"\0" + TOKEN.encode())
-    (top / "large").write_bytes(b"x" * detector.LARGEST + TOKEN.encode())
+    (top / "large").write_bytes(b"x" * secrets.LARGEST + TOKEN.encode())
     (top / "link").symlink_to(TOKEN)
     (top / "empty").touch()
     (top / "text").write_text(TOKEN)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from gitckpt.model.errors import NotFoundError, WorktreeError
-from gitckpt.store import chains, roster
+from gitckpt.store import roster
 from gitckpt.store.restore import restorer
 from gitckpt.store.store import inside
 from tests.conftest import Checkout
@@ -56,7 +56,7 @@ def test_what_lies_in_the_place_of_a_list_of_documents(main_checkout: Checkout, 
     with make_store(main_checkout) as store:
         store.record("plan-complete", run=run)
         store.record("plan-complete")
-        assert chains.known(inside(store).repository, run) == frozenset()
+        assert roster.known(inside(store).repository, run) == frozenset()
         assert len(store.list()) == 4
 
 

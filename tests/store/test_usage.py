@@ -20,8 +20,7 @@ from gitckpt.store.records import layout
 from gitckpt.store.retention import sweep
 from gitckpt.store.runs import run_files
 from gitckpt.store.store import Store, inside
-from gitckpt.store.usage.holdings import Measure
-from gitckpt.store.usage.usage import Amount, Leftover, Usage
+from gitckpt.store.usage import Amount, Leftover, Measure, Usage
 from tests.conftest import Checkout
 from tests.store.conftest import MakeStore
 

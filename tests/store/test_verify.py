@@ -12,9 +12,9 @@ import pytest
 
 from gitckpt.git.files import refs_stat
 from gitckpt.git.repository import discover
+from gitckpt.model.arguments import shell_word
 from gitckpt.model.checkpoint import Checkpoint, Worktree
 from gitckpt.model.errors import CkptError, RepositoryError
-from gitckpt.model.names import shell_word
 from gitckpt.store import roster
 from gitckpt.store.audit.doctor import diagnose
 from gitckpt.store.audit.verification import verify

@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from gitckpt.git.graph import reachability
+from gitckpt.git import graph
 from gitckpt.store.records import layout
 from gitckpt.store.store import Store, inside
 from tests.conftest import Checkout
@@ -65,7 +65,7 @@ def test_what_is_found_stays_the_same(
         main_checkout.git("pack-refs", "--all")
         with monkeypatch.context() as patch:
             for lot, end in ((1, 1), (2, 1), (3, 2), (5, 5)):
-                patch.setattr(reachability, "LOT", lot)
-                patch.setattr(reachability, "END", end)
+                patch.setattr(graph, "LOT", lot)
+                patch.setattr(graph, "END", end)
                 again = look(main_checkout)
                 assert (told(again), again) == (told(whole), whole)

@@ -6,10 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from gitckpt.model import times
+from gitckpt.model import codec, times
 from gitckpt.model.checkpoint import Attempt, Checkpoint, Pipeline
-from gitckpt.model.readers import codec
-from gitckpt.store.leases.lease import Lease, render
+from gitckpt.store.leases.leases import Lease, render
 from tests.conftest import Checkout, Clock
 from tests.store.conftest import MakeStore
 from tests.store.verifying import RUN, age, chain, look, number, put, require_left, require_mended, told

@@ -25,7 +25,7 @@ from gitckpt.model.errors import NotFoundError, WorktreeError
 from gitckpt.store.checkpoints import Checkpoints
 from gitckpt.store.restore import restorer
 from gitckpt.store.restore import undo as undoing
-from gitckpt.store.restore.report import Restored
+from gitckpt.store.restore.restorer import Restored
 from gitckpt.store.store import Store, inside
 from gitckpt.store.worktrees import resumption
 from tests.conftest import Checkout, Clock, Ids

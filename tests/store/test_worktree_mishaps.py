@@ -11,7 +11,7 @@ import pytest
 
 from gitckpt.model.checkpoint import RESCUE, Checkpoint
 from gitckpt.model.errors import WorktreeError
-from gitckpt.store.records.owner import Owner
+from gitckpt.store.records.layout import Owner
 from gitckpt.store.store import Store, inside
 from gitckpt.store.worktrees import ownership
 from gitckpt.store.worktrees.opener import Opened

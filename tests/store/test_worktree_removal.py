@@ -12,7 +12,7 @@ import pytest
 
 from gitckpt.model.checkpoint import PHASE
 from gitckpt.model.errors import NotFoundError, WorktreeError
-from gitckpt.store.leases.lease import LeaseHeld
+from gitckpt.store.leases.leases import LeaseHeld
 from gitckpt.store.retention import worktree
 from gitckpt.store.retention.worktree import is_pushed, reason_to_stay, remove_worktree
 from gitckpt.store.runs import run_files

@@ -6,9 +6,8 @@ import os
 import time
 from pathlib import Path
 
-from gitckpt.model import times
+from gitckpt.model import codec, times
 from gitckpt.model.checkpoint import Checkpoint
-from gitckpt.model.readers import codec
 from gitckpt.store.audit.verification import Report, verify
 from gitckpt.store.checkpoints import Checkpoints
 from gitckpt.store.records import layout

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from gitckpt.model import times
 from gitckpt.model.checkpoint import PHASE, Checkpoint
-from gitckpt.store.leases.lease import Lease
+from gitckpt.store.leases.leases import Lease
 from gitckpt.store.store import Store, inside
 from gitckpt.store.worktrees import resumption
 from tests.conftest import Checkout

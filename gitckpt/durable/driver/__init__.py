@@ -2,7 +2,5 @@
 
 Doors:
     pipelines: `Pipelines`, as programs have them.
-    wishes: how somebody wants a run to be driven, and gone on with.
-    registry: the steps that gitckpt knows itself, by their names.
-    driver: `Driver`, the `Observer` whom it tells and asks, and its `Result`.
+    driver: how somebody wants a run to be driven, and gone on with.
 """

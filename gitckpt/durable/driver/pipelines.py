@@ -7,18 +7,28 @@ import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Unpack
 
-from gitckpt.durable.agent.client import Client, read_clients
-from gitckpt.durable.driver import adoption, agents
-from gitckpt.durable.driver.driver import Driver, Observer, Result, advice, told
-from gitckpt.durable.driver.registry import OPTIONS, memory_of, require_sense
-from gitckpt.durable.driver.skip import require_question, skipped
-from gitckpt.durable.driver.wishes import Resumption, Wishes
+from gitckpt.durable.agent.clients import Client, read_clients
+from gitckpt.durable.driver import driver
+from gitckpt.durable.driver.driver import (
+    OPTIONS,
+    Driver,
+    Observer,
+    Result,
+    Resumption,
+    Wishes,
+    advice,
+    memory_of,
+    require_question,
+    require_sense,
+    skipped,
+    told,
+)
 from gitckpt.durable.pipeline import definition as pipelines
 from gitckpt.durable.pipeline import file, launch
 from gitckpt.durable.pipeline.definition import REMOVE_WHEN_PUSHED, PipelineDefinition
-from gitckpt.durable.run import next_attempt
+from gitckpt.durable.run import attempts
 from gitckpt.durable.run.active_run import ActiveRun
-from gitckpt.durable.run.errors import PhaseFailed
+from gitckpt.durable.run.attempts import PhaseFailed
 from gitckpt.durable.run.opener import settle
 from gitckpt.git.worktree.administration import main_worktree
 from gitckpt.model import ids, runstate, times
@@ -28,7 +38,7 @@ from gitckpt.model.errors import CkptError, RunExists, UsageError
 from gitckpt.model.values import dataclass, replace
 from gitckpt.store.config import settings
 from gitckpt.store.records import layout
-from gitckpt.store.runs import run_files, summary, unwritten
+from gitckpt.store.runs import run_files, summary
 from gitckpt.store.store import Store, inside
 
 COMPLETE, PAUSED, DEFERRED = "complete", "paused", "deferred"
@@ -161,15 +171,15 @@ class Pipelines:
             # Before there is a run: whoever is killed from here on goes on with the agents that he named.
             known = {**plan.definition.inputs, **plan.given.inputs}
             clients = self._clients(plan.definition)
-            agents.require_there(plan.definition, plan.skipped, known, clients)
-            agents.note(self._store.repository, plan.definition, known, clients)
+            driver.require_there(plan.definition, plan.skipped, known, clients)
+            driver.note(self._store.repository, plan.definition, known, clients)
             timeout = wishes.get("timeout")
             first = launch.start(
                 self._store, plan.definition, plan.given, name=about or name, base=base, autonomy=mode, timeout=timeout, key=key
             )
         except RunExists as error:
             newest = self._store.heads.catch_up(error.run)
-            adoption.require(self._store, [newest], trusted=False, show=lambda *_: None)  # its key may have been fetched, too
+            driver.require_trust(self._store, [newest], trusted=False, show=lambda *_: None)  # its key may have been fetched, too
             launch.require_same_start(newest, plan.definition, plan.given)
             if newest.label == layout.RUN_COMPLETE:
                 settle(self._store, error.run)
@@ -203,13 +213,13 @@ class Pipelines:
         again = definition.phase(phase) if phase is not None else None
         back = how.get("rewind")
         wanted = [newest, *([back] if back is not None else [])]
-        adoption.require(self._store, wanted, trusted=how.get("trust", False), show=lambda *_: None)
+        driver.require_trust(self._store, wanted, trusted=how.get("trust", False), show=lambda *_: None)
         if again is None and back is None and settle(self._store, run):
             return self._was_complete(run, definition)
         settings.read(self._store.repository).require_correct()
         if not (how.get("trust", False) or how.get("accept_changes", False)):
-            known = agents.known_to(newest, definition, how.get("inputs", {}))
-            agents.require_noted(self._store.repository, run, definition, known, self._clients(definition))
+            known = driver.known_to(newest, definition, how.get("inputs", {}))
+            driver.require_noted(self._store.repository, run, definition, known, self._clients(definition))
         opened = ActiveRun.resume(
             self._store,
             run,
@@ -256,7 +266,7 @@ class Pipelines:
             Untrusted: one was not written here, and is not trusted; `candidates` says what decides.
             CkptError: it cannot be noted that the run is adopted.
         """
-        adoption.require(self._store, checkpoints, trusted=trust, show=show, adopts=adopt)
+        driver.require_trust(self._store, checkpoints, trusted=trust, show=show, adopts=adopt)
 
     def refactor(self, run: str, task: str) -> None:
         """Says what the task of a run of "review" has become: the coder is told of it in the next cycle.
@@ -275,7 +285,7 @@ class Pipelines:
         require_text("task", task)
         if not task.strip():
             raise UsageError("there is no task", hint="say what the task has become")
-        status = summary.summary(self._store, run).status
+        status = summary.summary_of(self._store, run).status
         newest = self._store.heads.read(run)
         if status == runstate.COMPLETE or newest.pipeline is None or newest.pipeline.name != "review":
             raise UsageError(f"run {run} is no review that goes on", hint="see which runs there are: git ckpt runs")
@@ -319,7 +329,7 @@ class Pipelines:
             if redefined is not None:
                 self._observer.warn(redefined)
             clients = self._clients(definition)
-            agents.note(run.store.repository, definition, agents.known_to(run.newest, definition, {}), clients)
+            driver.note(run.store.repository, definition, driver.known_to(run.newest, definition, {}), clients)
             result = Driver(run, definition, self._observer, skips, clients).drive()
             if result.is_complete:
                 run.finish()
@@ -338,11 +348,11 @@ class Pipelines:
             raise CkptError(f"not every checkpoint of run {run.id} could be written: {run.unwritten[-1]}", hint=hint)
         if result.is_complete:
             return self._retired(run.id, definition, run.path)
-        is_deferred = run.last_attempt is not None and run.last_attempt.ended == next_attempt.PARTIAL
+        is_deferred = run.last_attempt is not None and run.last_attempt.ended == attempts.PARTIAL
         return Outcome(run.id, DEFERRED if is_deferred else PAUSED, run.path, result.after)
 
     def _was_complete(self, run: str, definition: PipelineDefinition) -> Outcome:
-        return replace(self._retired(run, definition, summary.summary(self._store, run).path), was_complete=True)
+        return replace(self._retired(run, definition, summary.summary_of(self._store, run).path), was_complete=True)
 
     def _retired(self, run: str, definition: PipelineDefinition, path: str | None) -> Outcome:
         """Removes what the pipeline says is no longer needed after success."""
@@ -357,10 +367,10 @@ class Pipelines:
 
     def _expire(self, definition: PipelineDefinition) -> None:
         """Lets complete runs go that are as old as the pipeline says; what cannot go is no failure of the run that just ended."""
-        from gitckpt.store.retention import cleanup, clock
+        from gitckpt.store.retention import expiry, maintenance
 
         try:
-            if clock.doubt(self._store.repository, self._store.clock()) is not None:
+            if expiry.doubt(self._store.repository, self._store.clock()) is not None:
                 return  # the next run that ends, or maintenance, does it
             said = definition.retention
             found = settings.read(self._store.repository)
@@ -368,7 +378,7 @@ class Pipelines:
             age = said if said is not None else found.policy.runs_older_than
             if said is not None and definition.source != file.PRESET:
                 age = settings.age_of_runs(self._store.repository, definition.name, age)
-            cleanup.cleanup_runs(self._store, pipeline=definition.name, older_than=age)
+            maintenance.cleanup_runs(self._store, pipeline=definition.name, older_than=age)
         except CkptError as error:
             self._observer.warn(f"old runs were not removed: {error.message}")
 
@@ -381,7 +391,7 @@ class Pipelines:
         for sentence in run.unwritten:
             self._observer.warn(sentence)
         if not run.unwritten:
-            unwritten.note(run.store.repository, run.id, [])  # what an earlier driver could not write is made good by what came after
+            run_files.note(run.store.repository, run.id, [])  # what an earlier driver could not write is made good by what came after
 
 
 def outlook(store: Store, newest: Checkpoint) -> tuple[str, list[str]]:
@@ -401,7 +411,7 @@ def outlook(store: Store, newest: Checkpoint) -> tuple[str, list[str]]:
     except CkptError:
         return "", []
     completed = pipeline.completed
-    called = agents.named(definition, completed, agents.known_to(newest, definition, {}))
+    called = driver.named(definition, completed, driver.known_to(newest, definition, {}))
     phase = next((each for each in definition.phases if each.name not in completed), None)
     if phase is None:
         return "", called

@@ -3,7 +3,7 @@
 Doors:
     command: `CommandPhase`, a shell command.
     agent: an agent that is asked once; what its kinds of failures mean for a run.
-    plan: reads a plan, and names a branch after it.
+    options: reads a plan, and names a branch after it.
     loop: a room; an agent works again and again until all is done.
     review: a room; an agent works, and another one judges.
 """

@@ -5,16 +5,14 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping, MutableMapping
 
-from gitckpt.durable.agent import failure
+from gitckpt.durable.agent import call as failure
 from gitckpt.durable.agent.call import Agent, Answer
-from gitckpt.durable.agent.client import Client
-from gitckpt.durable.agent.dialect import words
+from gitckpt.durable.agent.clients import Client, words
 from gitckpt.durable.command.execution import DEADLINE, Patience
 from gitckpt.durable.phases import options
-from gitckpt.durable.pipeline.context import Context
+from gitckpt.durable.pipeline.launch import Context
 from gitckpt.durable.run.active_run import ActiveRun
-from gitckpt.durable.run.errors import AgentUnusable, DeadlineReached, PhaseBlocked, PhaseDeferred, PhaseFailed
-from gitckpt.durable.run.retry import Ended
+from gitckpt.durable.run.attempts import AgentUnusable, DeadlineReached, Ended, PhaseBlocked, PhaseDeferred, PhaseFailed
 from gitckpt.model import times
 from gitckpt.model.errors import UsageError
 from gitckpt.model.values import replace

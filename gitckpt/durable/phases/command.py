@@ -6,23 +6,25 @@ import io
 import json
 import os
 import re
+import shlex
 
 from gitckpt.durable.command import execution
-from gitckpt.durable.command.execution import Ending, Patience
-from gitckpt.durable.pipeline.context import Context
+from gitckpt.durable.command.execution import DEADLINE, Ending, Patience
 from gitckpt.durable.pipeline.definition import PhaseDefinition
+from gitckpt.durable.pipeline.launch import Context
 from gitckpt.durable.run.active_run import ActiveRun
-from gitckpt.durable.run.errors import DeadlineReached, PhaseBlocked, PhaseDeferred, PhaseFailed
-from gitckpt.durable.run.retry import Ended
+from gitckpt.durable.run.attempts import DeadlineReached, Ended, PhaseBlocked, PhaseDeferred, PhaseFailed
 from gitckpt.git.files import premises, regular
-from gitckpt.model import ids, times
+from gitckpt.model import ids, jsonable, times
 from gitckpt.model.errors import CkptError, WorktreeError
-from gitckpt.model.readers import jsonable
 from gitckpt.store.runs import run_files
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
+
+
+# A phase that is a shell command: what it finds in its environment, and what its end means for the run.
 
 
 _SET = re.compile(r"([^=<]*?)(:=|=|<)(.*)")
@@ -192,3 +194,52 @@ class _Exchange:
 
     def _failed(self, problem: str, outcome: Ending) -> PhaseFailed:
         return PhaseFailed(f"phase {self._phase.name!r} failed: {problem}", code=outcome.code, output=outcome.tail)
+
+
+# Commands that a phase runs beside its own: tests, linters, filters and trackers, each for so long at most.
+
+
+def run(context: Context, line: str, seconds: float, *, show: bool = False, name: str = "") -> Ending:
+    """Runs a command in the worktree of a run.
+
+    Args:
+        context: the attempt at a phase.
+        line: what the shell runs.
+        seconds: how long it may take.
+        show: whether people see what it prints.
+        name: what it is called where the run has no time left; by default the line.
+
+    Raises:
+        DeadlineReached: the run has no time left.
+    """
+    outcome = execution.run_command(
+        line,
+        directory=context.run.path,
+        env=context.environment(),
+        watchdog=context.watchdog,
+        patience=Patience(seconds, None, context.run.seconds_left()),
+        output=context.output if show else lambda _: None,
+        tick=context.look,
+    )
+    if outcome.ended_by == DEADLINE:
+        raise DeadlineReached(f"{name or line} was ended: the run took longer than it may", output=outcome.tail)
+    return outcome
+
+
+def ask(context: Context, line: str, seconds: float, place: str) -> tuple[Ending, bytes]:
+    """Runs a command whose standard output has to be told from what it complains of; returns that as well.
+
+    Args:
+        place: where it is kept, in the directory of the run's files.
+
+    Others, and errors: as `run`.
+    """
+    path = os.path.join(context.run.files.path, place)
+    run_files.make_directory(os.path.dirname(path))
+    if os.path.islink(path):
+        os.unlink(path)  # a phase may have left it: the shell would write where it leads
+    outcome = run(context, f"{line} > {shlex.quote(path)}", seconds, name=line.partition(" ")[0])
+    try:
+        return outcome, regular.content(path, follow=False)
+    except OSError:
+        return outcome, b""

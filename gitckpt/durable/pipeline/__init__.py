@@ -4,5 +4,4 @@ Doors:
     definition: `PipelineDefinition` and `PhaseDefinition`, pure values.
     file: `read`, which finds a pipeline by its name, and the presets.
     launch: `start`, and what a run must still agree with when it goes on.
-    context: `Context`, what a phase works with.
 """

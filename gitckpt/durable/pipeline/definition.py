@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
-from gitckpt.durable.run import retry
-from gitckpt.durable.run.retry import Retries
-from gitckpt.model.arguments import require_text
+from gitckpt.durable.run import attempts
+from gitckpt.durable.run.attempts import Retries
+from gitckpt.model.arguments import closest, folded, require_text
 from gitckpt.model.errors import UsageError
-from gitckpt.model.names import closest, folded
 from gitckpt.model.values import dataclass, field
 
 CHECKPOINT, BATCH, FULLY_AUTONOMOUS = "checkpoint", "batch", "fully_autonomous"
@@ -61,17 +60,17 @@ class PhaseDefinition:
     """How long an attempt may write nothing; None for as long as it likes."""
 
     retries: Retries = field(default_factory=Retries)
-    autosave: int = retry.AUTOSAVE
+    autosave: int = attempts.AUTOSAVE
     """How often the files are saved while the phase runs; 0 for never."""
 
-    max_recoveries: int = retry.MAX_RECOVERIES
+    max_recoveries: int = attempts.MAX_RECOVERIES
     """After more crashes than that within the phase the run is blocked."""
 
     group: str | None = None
     needs: tuple[str, ...] = ()
     """The phases that must stand before it."""
 
-    on_resume: str = retry.KEEP
+    on_resume: str = attempts.KEEP
     """What becomes of an unfinished attempt's files: `keep`, or `reset` to what they were when the phase began."""
 
     must_change: bool = False

@@ -4,7 +4,5 @@ Doors:
     run: `Run`, from its start or resumption to its end, as programs have it.
     active_run: the same, as the rooms above work with it.
     opener: `begin` and `reopen`: the first checkpoint of a run, and its lease, worktree and files.
-    retry: how a phase is carried out and tried again (`Conduct`, `Retries`), and how an attempt ended (`Ended`).
-    next_attempt: how an attempt can end, and what differs between its inputs and those before.
-    errors: how a phase can end other than well.
+    attempts: how a phase is carried out and tried again (`Conduct`, `Retries`), and how an attempt ended (`Ended`).
 """

@@ -7,23 +7,19 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self
 
-from gitckpt.durable.run import next_attempt
-from gitckpt.durable.run.background import Attendant, heartbeat
+from gitckpt.durable.run import attempts
+from gitckpt.durable.run.attempts import USUAL, Attendant, Conduct, Ended, Performer, Session, heartbeat, require_call
 from gitckpt.durable.run.opener import Opening, find_or_begin, reopen
-from gitckpt.durable.run.performer import Performer
-from gitckpt.durable.run.retry import USUAL, Conduct, Ended, require_call
 from gitckpt.durable.run.rewind import require_way
-from gitckpt.durable.run.session import Session
 from gitckpt.model.arguments import must_not_be_async, require_text
 from gitckpt.model.checkpoint import PHASE, Attempt, Checkpoint, Pipeline, Progress
+from gitckpt.model.document import message_of
 from gitckpt.model.errors import CkptError, UsageError
-from gitckpt.model.format.document import message_of
 from gitckpt.model.phase import REWOUND
 from gitckpt.model.runstate import REWINDING, before_rewind, rewinding_to
 from gitckpt.model.values import replace
 from gitckpt.store.checkpoints import Checkpoints
-from gitckpt.store.leases.lease import LeaseLost
-from gitckpt.store.leases.leases import RENEWAL
+from gitckpt.store.leases.leases import RENEWAL, LeaseLost
 from gitckpt.store.records import layout
 from gitckpt.store.runs import trust
 
@@ -174,7 +170,7 @@ class ActiveRun:
                 raise must_not_be_async("work", work)
             return Ended(result)
 
-        return self.perform(name, perform, inputs=next_attempt.digests(given), conduct=conduct)
+        return self.perform(name, perform, inputs=attempts.digests(given), conduct=conduct)
 
     def perform(
         self,
@@ -204,8 +200,8 @@ class ActiveRun:
 
     def skip(self, name: str, result: Any = None, *, message: str | None = None) -> None:
         """As `Run.skip`."""
-        next_attempt.require_name(name)
-        attempt = Attempt(name, self._session.attempts.attempts_at(name) + 1, ended="skipped", result=next_attempt.to_json(result))
+        attempts.require_name(name)
+        attempt = Attempt(name, self._session.attempts.attempts_at(name) + 1, ended="skipped", result=attempts.to_json(result))
         self._session.last_attempt = attempt
         self._writer.write(f"{name}-skipped", self.state, trigger=PHASE, attempt=attempt, message=message)
 
@@ -218,7 +214,7 @@ class ActiveRun:
         last = self.last_attempt
         if last is not None and last.phase == name:
             # Whoever asks for it has settled what blocked it.
-            ended = next_attempt.FAILED if last.ended in (None, next_attempt.BLOCKED) else last.ended
+            ended = attempts.FAILED if last.ended in (None, attempts.BLOCKED) else last.ended
             self._session.last_attempt = replace(last, ended=ended, retry_at=None)
 
     def reopen(self, name: str) -> None:
@@ -228,10 +224,10 @@ class ActiveRun:
             UsageError: the run has no such phase; nothing was changed.
         """
         require_text("name", name)
-        meant = next_attempt.meant(name, self._session.attempts.phases(self.completed), self.id)
+        meant = attempts.meant(name, self._session.attempts.phases(self.completed), self.id)
         self.redo(meant)
         pipeline = replace(self.pipeline, completed=dict(self.completed))
-        attempt = self.last_attempt or Attempt("rewind", ended=next_attempt.COMPLETE)
+        attempt = self.last_attempt or Attempt("rewind", ended=attempts.COMPLETE)
         message = message_of(f"phase {meant!r} is to be done again")
         self._writer.write(REWOUND, self.state, capture=True, trigger=PHASE, pipeline=pipeline, attempt=attempt, message=message)
 
@@ -275,7 +271,7 @@ class ActiveRun:
         self.state = dict(checkpoint.state)
         pipeline = replace(self.pipeline, completed=checkpoint.pipeline.completed if checkpoint.pipeline else {})
         last = self._session.last_attempt = checkpoint.attempt if checkpoint.attempt and checkpoint.attempt.ended else None
-        attempt = last or Attempt("rewind", ended=next_attempt.COMPLETE)
+        attempt = last or Attempt("rewind", ended=attempts.COMPLETE)
         self._writer.write(REWOUND, self.state, capture=True, trigger=PHASE, pipeline=pipeline, attempt=attempt, rewound_to=checkpoint.id)
 
     def change(self, pipeline: Pipeline) -> None:

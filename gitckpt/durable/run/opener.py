@@ -9,7 +9,7 @@ from typing import Any
 
 from gitckpt.durable.command.env_tag import EnvTag, end_leftovers
 from gitckpt.durable.run import rewind
-from gitckpt.durable.run.files_lock import FilesLock
+from gitckpt.durable.run.writer import FilesLock
 from gitckpt.git.contents import unfiltered
 from gitckpt.git.repository import Repository
 from gitckpt.git.worktree import administration
@@ -17,15 +17,13 @@ from gitckpt.model.arguments import require_text
 from gitckpt.model.checkpoint import CLEAN, PHASE, Checkpoint, Pipeline
 from gitckpt.model.errors import NotFoundError, RunComplete, RunExists, UsageError, WorktreeError
 from gitckpt.model.values import dataclass, replace
-from gitckpt.store import chains
+from gitckpt.store import roster, submodules
 from gitckpt.store.checkpoints import Checkpoints
-from gitckpt.store.config import committed, settings
-from gitckpt.store.leases.lease import LeaseLost
-from gitckpt.store.leases.leases import LENGTH, Hold
+from gitckpt.store.config import settings
+from gitckpt.store.leases.leases import LENGTH, Hold, LeaseLost
 from gitckpt.store.records import layout
 from gitckpt.store.runs import run_files, trust
 from gitckpt.store.runs.run_files import RunFiles
-from gitckpt.store.submodules import keeper
 from gitckpt.store.worktrees import opener, resumption
 
 TYPE_CHECKING = False
@@ -136,8 +134,8 @@ def begin(
     commit = store.repository.commit_or_unborn(base)
     if pipeline.name is not None:
         # Its worktree will have that file, and nobody has looked at it.
-        committed.require_correct(store.repository, commit)
-    there = replace(CLEAN, submodules=keeper.of_tree(store, commit)) if said.limits.submodules else CLEAN
+        settings.require_correct(store.repository, commit)
+    there = replace(CLEAN, submodules=submodules.of_tree(store, commit)) if said.limits.submodules else CLEAN
     if files:
         there = run_files.with_inputs(store.repository, store.objects, there, commit, files)
     made = store.record(layout.RUN_STARTED, state, start=name, key=key, base=commit, worktree=there, trigger=PHASE, pipeline=pipeline)
@@ -247,7 +245,7 @@ def _ours(store: Checkpoints, run: str, *, trusted: bool) -> Checkpoint:
     """Returns the newest checkpoint of a run, which must have been written here; one that is trusted is adopted. Errors: as `reopen`."""
     store.heads.move_up(run)
     oid, newest = store.heads.head(run)
-    if not chains.knows(store.repository, run, oid):
+    if not roster.knows(store.repository, run, oid):
         if not trusted:
             raise trust.refusal(store, newest, trust.account(store, newest))
         trust.adopt(store, run, oid)

@@ -13,14 +13,14 @@ from gitckpt.git.process import GitError
 from gitckpt.git.repository import BRANCHES, Repository
 from gitckpt.git.worktree.index import PrivateIndex
 from gitckpt.model import ids
+from gitckpt.model.arguments import shell_word
 from gitckpt.model.checkpoint import PHASE, SAFETY, Checkpoint
 from gitckpt.model.errors import WorktreeError
-from gitckpt.model.names import shell_word
 from gitckpt.store import roster
 from gitckpt.store.checkpoints import Checkpoints
 from gitckpt.store.records import layout
 from gitckpt.store.restore import restorer, submodules
-from gitckpt.store.restore.report import kept_failure
+from gitckpt.store.restore.restorer import kept_failure
 from gitckpt.store.runs import run_files, trust
 from gitckpt.store.runs.run_files import RunFiles
 from gitckpt.store.snapshot import comparison, manifest

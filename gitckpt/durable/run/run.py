@@ -17,8 +17,8 @@ from typing import Any, Self
 
 from gitckpt.durable.run import rewind
 from gitckpt.durable.run.active_run import ActiveRun
+from gitckpt.durable.run.attempts import USUAL, Conduct
 from gitckpt.durable.run.opener import find_or_begin, require_open
-from gitckpt.durable.run.retry import USUAL, Conduct
 from gitckpt.model.arguments import mapping, require
 from gitckpt.model.checkpoint import PHASE, Attempt, Checkpoint, Progress
 from gitckpt.model.errors import UsageError

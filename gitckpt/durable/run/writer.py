@@ -4,32 +4,90 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import os
 import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from gitckpt.durable.command import process_tree
 from gitckpt.durable.run import rewind
-from gitckpt.durable.run.files_lock import FilesLock
 from gitckpt.git.command import NO_HOOKS
+from gitckpt.git.lock import Lock
+from gitckpt.git.repository import Repository
 from gitckpt.model import toml
+from gitckpt.model.arguments import shell_word
 from gitckpt.model.checkpoint import Attempt, Checkpoint, Pipeline, Progress
-from gitckpt.model.errors import CkptError, NotFoundError, StateError, UsageError
-from gitckpt.model.names import shell_word
+from gitckpt.model.errors import BusyError, CkptError, NotFoundError, StateError, UsageError
 from gitckpt.model.phase import REWOUND
 from gitckpt.model.values import replace
 from gitckpt.store import log
 from gitckpt.store.checkpoints import Checkpoints
-from gitckpt.store.leases.lease import LeaseLost
-from gitckpt.store.leases.leases import Hold
+from gitckpt.store.leases.leases import Hold, LeaseLost
+from gitckpt.store.records import layout
 from gitckpt.store.records.draft import Successor
-from gitckpt.store.runs import trust, unwritten
+from gitckpt.store.runs import run_files, trust
 from gitckpt.store.runs.run_files import RunFiles
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from types import TracebackType
     from typing import Unpack
 
     from gitckpt.store.records.draft import Details
+
+
+# A lock, so that only one process brings files into the worktree of a run.
+
+
+PATIENCE = 5.0
+"""How long to wait for another holder, in seconds: a git whose driver was killed ends soon."""
+
+_NAMED = 3
+
+
+class FilesLock:
+    """Excludes other processes from the files of a run. A context manager.
+
+    Args:
+        repository: seen from any of its worktrees.
+        hold: the lease of the run.
+
+    Raises:
+        BusyError: other processes hold it; they are named.
+        LeaseLost: the run was taken over.
+    """
+
+    def __init__(self, repository: Repository, hold: Hold) -> None:
+        self._path = os.path.join(repository.make_private_dir(), layout.FILES_LOCK.format(hold.lease.run))
+        self._lock = Lock(self._path, PATIENCE, is_inherited=True)
+        self._hold = hold
+
+    def __enter__(self) -> None:
+        if not self._lock.acquire() and self._lock.is_taken:  # a file system without locks is no reason to stop
+            raise _busy(self._hold.lease.run, self._path)
+        try:
+            self._hold.check()
+        except BaseException:
+            self._give_back()
+            raise
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self._give_back()
+
+    def _give_back(self) -> None:
+        self._lock.release(delete=True)
+
+
+def _busy(run: str, path: str) -> BusyError:
+    remaining = process_tree.holders(path)
+    numbers = " ".join(str(process.pid) for process in remaining[:_NAMED])
+    who = ", ".join(process_tree.describe(process) for process in remaining[:_NAMED]) or "a process that is not to be seen from here"
+    hint = f"let it go on, if it was stopped (kill -CONT {numbers}), or end it (kill -9 {numbers}); then: git ckpt resume {run}"
+    message = f"files of run {run} are being brought back, over what the next attempt would write: by {who}"
+    return BusyError(message, hint=hint if remaining else f"when it has ended: git ckpt resume {run}")
+
+
+# Writes the checkpoints of a run. One that cannot be written does not stop the work: it is kept, told of, and tried again.
 
 
 _GRAIN = 1.5
@@ -144,12 +202,12 @@ class Writer:
                 if not self.unwritten or self.unwritten[-1] != sentence:
                     self.unwritten.append(sentence)
                     self._is_made_good = False
-                    unwritten.note(self._store.repository, self._run, self.unwritten)
+                    run_files.note(self._store.repository, self._run, self.unwritten)
                     self._log(sentence)
                 return
             if not self._waiting and not self._is_made_good:
                 self.unwritten.clear()
-                unwritten.note(self._store.repository, self._run, [])  # also what an earlier driver could not write
+                run_files.note(self._store.repository, self._run, [])  # also what an earlier driver could not write
                 self._is_made_good = True
 
     def withdraw(self) -> None:
@@ -162,7 +220,7 @@ class Writer:
         self._tried.discard(checkpoint_id)
         if not self._waiting:
             self.unwritten.clear()
-            unwritten.note(self._store.repository, self._run, [])
+            run_files.note(self._store.repository, self._run, [])
 
     def notice(self, failures: list[str]) -> None:
         """Notes what went wrong elsewhere; what was tried again by itself needs no more than the log."""

@@ -7,8 +7,4 @@ Doors:
     graph: `Graph`, the steps and what follows each.
     graph_file: graphs as a file or the preset has them.
     machine: at which step a run is, and what ends it.
-    next: `next_of`, where a run goes on.
-    view: a run's steps as people and programs read them.
-    history: what was reported, in order.
-    statuses: the words for the status of a step.
 """

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from gitckpt.model.arguments import closest, folded
 from gitckpt.model.errors import UsageError
-from gitckpt.model.names import closest, folded
 from gitckpt.model.values import dataclass, field
 
 COMPLETE = "COMPLETE"

@@ -6,21 +6,21 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
-from gitckpt.durable.steps import graph_file, machine, mirror
+from gitckpt.durable.steps import graph_file, machine
 from gitckpt.durable.steps import report as record
 from gitckpt.durable.steps.graph import COMPLETE, Graph
 from gitckpt.durable.steps.report import FAIL, RESET, START, StepReport
 from gitckpt.git.lock import Lock
 from gitckpt.git.worktree import administration
 from gitckpt.git.worktree.administration import main_worktree
-from gitckpt.model import ids, times
+from gitckpt.model import codec, ids, phase, times
+from gitckpt.model.arguments import shell_word
 from gitckpt.model.checkpoint import STEP
 from gitckpt.model.errors import CkptError, NotFoundError, UsageError
-from gitckpt.model.names import shell_word
 from gitckpt.model.values import dataclass, replace
 from gitckpt.store.config import settings
 from gitckpt.store.leases import leases
-from gitckpt.store.records import finder, layout
+from gitckpt.store.records import finder, heads, layout
 from gitckpt.store.worktrees import ownership
 
 TYPE_CHECKING = False
@@ -28,6 +28,10 @@ if TYPE_CHECKING:
     from gitckpt.git.repository import Repository
     from gitckpt.model.checkpoint import Checkpoint, Progress
     from gitckpt.store.checkpoints import Checkpoints
+
+
+# Records what is reported of steps: each report is one checkpoint of the run, made of the state that the run has at that moment.
+
 
 TRACK = "track_id"
 """Key of the state: the track that a run is about."""
@@ -218,7 +222,7 @@ def _write_mirror(store: Checkpoints, repository: Repository, graph: Graph, run:
     try:
         # The state is read under the lock: of two reporters, the one that writes last writes the newest state.
         with Lock(os.path.join(repository.make_private_dir(), _MIRROR_LOCK), _PATIENCE):
-            mirror.write(repository, graph.mirror, store.heads.read(run).state)
+            graph_file.write(repository, graph.mirror, store.heads.read(run).state)
     except CkptError as error:
         store.announce(error.message)
 
@@ -328,3 +332,68 @@ def run_about(store: Checkpoints, track: str) -> str | None:
         if store.heads.is_ours(run) and store.heads.read(run).state.get(TRACK) == track:
             found.append(run)
     return next((run for run in found if not _is_over(store, run)), found[0] if found else None)
+
+
+# The audit trail: everything that was ever reported of the steps of a run, from its checkpoints; nothing in it is overwritten.
+
+
+@dataclass(frozen=True, slots=True)
+class StepEvent:
+    """One report.
+
+    Attributes:
+        checkpoint: the id of its checkpoint, whose state holds all that was known then.
+        sequence: its place in the run.
+        timestamp: when it was made.
+        step: the name of the step.
+        status: started, progress, complete, failed, blocked or skipped.
+        agent: who reported it, where that was said.
+        message: the notes, on one line.
+        errors: the notes of a failure, as they were.
+        git_sha: the commit that was checked out.
+        has_files: whether the files were captured.
+        progress: how far the step had come.
+    """
+
+    checkpoint: str
+    sequence: int
+    timestamp: str
+    step: str
+    status: str
+    agent: str | None
+    message: str | None
+    errors: tuple[str, ...]
+    git_sha: str
+    has_files: bool
+    progress: Progress | None
+
+
+def read_history(store: Checkpoints, run: str) -> list[StepEvent]:
+    """Returns what was reported in a run, oldest first.
+
+    Raises:
+        InvalidCheckpoint: one of its checkpoints is damaged.
+    """
+    entries = [entry for entry in reversed(heads.chain(store.index, store.repository, run)) if entry.trigger == STEP]
+    found = []
+    for entry, content in zip(entries, store.objects.read([entry.oid for entry in entries]), strict=True):
+        if content is None:
+            continue
+        checkpoint = codec.decode_header(content[1], layout.CHECKPOINTS + entry.id)
+        step, status = phase.split(checkpoint.label)
+        found.append(
+            StepEvent(
+                checkpoint=checkpoint.id,
+                sequence=checkpoint.sequence or 0,
+                timestamp=checkpoint.timestamp,
+                step=step,
+                status=status,
+                agent=checkpoint.agent,
+                message=checkpoint.message,
+                errors=checkpoint.errors,
+                git_sha=checkpoint.git_sha,
+                has_files=checkpoint.worktree is not None,
+                progress=checkpoint.progress,
+            )
+        )
+    return found

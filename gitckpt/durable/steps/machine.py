@@ -7,19 +7,25 @@ What it keeps stands in the state of the run as superpowers' `metadata.json` has
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import os
+from collections.abc import Iterator, Mapping, Sequence
 
+from gitckpt.durable.steps import report
 from gitckpt.durable.steps import report as records
-from gitckpt.durable.steps import statuses
+from gitckpt.durable.steps import report as statuses
 from gitckpt.durable.steps.graph import COMPLETE, END, Graph, StepDefinition
-from gitckpt.durable.steps.report import BLOCK, ENDS, FAIL, PASS, PROGRESS, RESET, START, StepReport
-from gitckpt.model.errors import CkptError, UsageError
-from gitckpt.model.names import shell_word
+from gitckpt.durable.steps.report import BLOCK, ENDS, FAIL, PASS, PROGRESS, RESET, START, PlanTask, StepReport
+from gitckpt.git.files import regular
+from gitckpt.model.arguments import shell_word
+from gitckpt.model.errors import CkptError, NotFoundError, UsageError
 from gitckpt.model.values import dataclass
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
+
+
+# The state machine of the steps: where a run is, what a report changes, and what it refuses. Pure: states in, states out.
 
 
 LOOP, BLOCKERS = "loop_state", "blockers"
@@ -64,12 +70,12 @@ def position(graph: Graph, state: Mapping[str, Any]) -> StepPosition:
     known = _table(loop, "checkpoints", "loop_state.")
     said = loop.get("current_step")
     found = graph.find(said) or _standing_for(graph, state, said)
-    status = statuses.status(loop.get("step_status")) or statuses.NOT_STARTED
+    status = statuses.status_of(loop.get("step_status")) or statuses.NOT_STARTED
     if found is None:
         return StepPosition(str(said), status, known=False)
     if found is END:
         return StepPosition(COMPLETE, statuses.PASSED)
-    if statuses.BLOCKED in (status, statuses.status(said)):
+    if statuses.BLOCKED in (status, statuses.status_of(said)):
         active = active_blockers(state)
         own = [each for each in active if graph.find(each.get("blocked_step")) is found] or active
         reasons = tuple(str(each.get("description", "")) for each in own)
@@ -84,10 +90,10 @@ def position(graph: Graph, state: Mapping[str, Any]) -> StepPosition:
 
 def _standing_for(graph: Graph, state: Mapping[str, Any], said: object) -> StepDefinition | None:
     """Returns the step for a word that some write in the place of one; None where it is no such word."""
-    if statuses.status(said) == statuses.BLOCKED:
+    if statuses.status_of(said) == statuses.BLOCKED:
         active = active_blockers(state)
         return (graph.find(active[-1].get("blocked_step")) if active else None) or graph.first
-    return graph.first if said is None or statuses.status(said) == statuses.NOT_STARTED else None
+    return graph.first if said is None or statuses.status_of(said) == statuses.NOT_STARTED else None
 
 
 def active_blockers(state: Mapping[str, Any]) -> list[Mapping[str, Any]]:
@@ -151,7 +157,7 @@ def _admit(here: StepPosition, step: StepDefinition, record: Mapping[str, Any], 
     if report.action == RESET:
         return True
     is_next = step.optional and step.name != here.step and step.on_pass == here.step and here.status == statuses.NOT_STARTED
-    is_late = statuses.status(record.get("status")) == statuses.IN_PROGRESS and report.action != START
+    is_late = statuses.status_of(record.get("status")) == statuses.IN_PROGRESS and report.action != START
     if report.force:
         return step.name == here.step or is_next or report.action == START
     if here.status == statuses.BLOCKED and report.action != BLOCK and not (is_late and step.name != here.step):
@@ -199,9 +205,9 @@ class _Work:
     def begin(self, step: StepDefinition, report: StepReport, *, moves: bool) -> None:
         """Begins a step, or goes on with it."""
         record = self._record(step)
-        if statuses.status(record.get("status")) != statuses.IN_PROGRESS or report.action == START:
+        if statuses.status_of(record.get("status")) != statuses.IN_PROGRESS or report.action == START:
             self._count_iteration(step, report)
-            if statuses.status(record.get("status")) != statuses.IN_PROGRESS or not record.get("started_at"):
+            if statuses.status_of(record.get("status")) != statuses.IN_PROGRESS or not record.get("started_at"):
                 record |= {"started_at": self._at, "completed_at": None}
             if step.version_key is not None:
                 record.setdefault(step.version_key, 1)
@@ -213,7 +219,7 @@ class _Work:
     def end(self, step: StepDefinition, report: StepReport, *, moves: bool) -> None:
         """Ends a step, and goes to the one that follows."""
         record = self._record(step)
-        if statuses.status(record.get("status")) != statuses.IN_PROGRESS or not record.get("started_at"):
+        if statuses.status_of(record.get("status")) != statuses.IN_PROGRESS or not record.get("started_at"):
             record["started_at"] = self._at
             self._loop["iterations"] = self._number("iterations") + 1
             if step.version_key is not None:
@@ -349,3 +355,158 @@ def _list(state: Mapping[str, Any]) -> list[Any]:
     if value is not None and not isinstance(value, list):
         raise UsageError("blockers in the state of the run is no list", hint="see what it holds: git ckpt show RUN --state")
     return value or []
+
+
+# Where a run goes on: the step by the machine, and of a step with tasks the first one that the plan has open.
+
+
+PLAN = "plan.md"
+_TRACKS = os.path.join("conductor", "tracks")
+_LARGEST = 16_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class NextStep:
+    """Where a run goes on.
+
+    Attributes:
+        step: the name of the step; `COMPLETE` where nothing is left to do.
+        status: of the step.
+        task: the name of the task; None where the step has none, or all of them are done.
+        title: the text of that task, where a plan has it.
+        plan: the path of the plan that was read; None without one.
+        remarks: where plan and records disagree, and what else a person should know, a sentence each.
+    """
+
+    step: str
+    status: str
+    task: str | None = None
+    title: str | None = None
+    plan: str | None = None
+    remarks: tuple[str, ...] = ()
+
+
+def next_of(
+    graph: Graph, state: Mapping[str, Any], top: str | None, *, path: str | None = None, resume_from: str | None = None
+) -> NextStep:
+    """Returns where a run goes on.
+
+    Args:
+        graph: its steps.
+        state: its state.
+        top: the worktree in which its plan is looked for; None where there is none.
+        path: of the plan; by default the one that the steps have reported, `plan.md`, or the one of its track.
+        resume_from: the number of the task to go on with, whatever plan and records say.
+
+    Raises:
+        StepsBlocked: the run is blocked.
+        NotFoundError: there is no such file, or no such task in the plan.
+        UsageError: the run is at a step without tasks; or the plan cannot be read.
+    """
+    here = position(graph, state)
+    if here.status == report.BLOCKED:
+        raise blocked(here)
+    step = graph.find(here.step)
+    if step is None or not step.has_tasks:
+        if resume_from is not None:
+            raise OutOfOrder(f"the run is at {here.step}, which has no tasks", hint="see where it is: git ckpt step show")
+        return NextStep(here.step, here.status, remarks=tuple(_of_position(graph, here, state)))
+    found = _plan(graph, state, here.step, top, path)
+    record = record_of(graph, state, here.step)
+    remarks = list(_of_position(graph, here, state))
+    if found is None:
+        if resume_from is None:
+            remarks.append("there is no plan to take the task from; name it: --plan FILE")
+        return NextStep(here.step, here.status, _number(resume_from) if resume_from else None, remarks=tuple(remarks))
+    shown, tasks = found
+    if resume_from is not None:
+        task: PlanTask | None = _named(tasks, resume_from, shown)
+        if task is not None and task.is_done:
+            remarks.append(f"task {task.name} is done, by {shown}")
+    else:
+        task = report.first_open(tasks)
+        remarks += _disagreements(record, tasks, task, shown)
+    if task is None:
+        remarks.append(f"all tasks of {shown} are done: git ckpt step pass {shell_word(here.step)}" if tasks else f"{shown} has no tasks")
+    elif task.mark == report.STUCK:
+        remarks.append(f"task {task.name} is marked as blocked in {shown}, line {task.line}")
+    name, title = (task.name, task.title) if task is not None else (None, None)
+    return NextStep(here.step, here.status, name, title, shown, tuple(remarks))
+
+
+def _of_position(graph: Graph, here: StepPosition, state: Mapping[str, Any]) -> Iterator[str]:
+    if not here.known:
+        yield f"{graph.name} has no step {here.step}, at which the run is; to go on: git ckpt step reset STEP"
+    for each in active_blockers(state):
+        yield f"not settled yet: {each.get('description', '')} (at {each.get('blocked_step', 'no step')})"
+    if here.status == report.FAILED:
+        notes = record_of(graph, state, here.step).get("notes")
+        yield f"{here.step} failed: {notes}" if notes else f"{here.step} failed"
+
+
+def _disagreements(record: Mapping[str, Any], tasks: Sequence[PlanTask], first: PlanTask | None, shown: str) -> Iterator[str]:
+    """Yields where the records of a step say something else than the plan, which is right."""
+    last = record.get("last_task")
+    number = report.task_id(last) if isinstance(last, str) else None
+    here = f"it goes on with {first.name}" if first is not None else "nothing is left to do"
+    there = {task.id: task for task in tasks if task.id is not None}
+    if number is not None and number not in there:
+        yield f"last_task is {number}, which {shown} does not have; {here}"
+    elif number is not None and not there[number].is_done:
+        yield f"last_task is {number}, which {shown} has open; {here}"
+    elif number is not None and report.open_after(tasks, number) != first and first is not None:
+        yield f"last_task is {number}, but {shown} has {first.name} open before it; {here}"
+    known = record.get("tasks")
+    said = {report.task_id(name): task for name, task in known.items() if isinstance(task, Mapping)} if isinstance(known, Mapping) else {}
+    for name, task in there.items():
+        told = report.status_of(said[name].get("status")) if name in said else None
+        if told == report.PASSED and not task.is_done and name != number:
+            yield f"task {name} is reported as {told}, and {shown} has it open"
+        elif told is not None and told != report.PASSED and task.is_done:
+            yield f"task {name} is reported as {told}, and {shown} has it done"
+
+
+def _plan(graph: Graph, state: Mapping[str, Any], step: str, top: str | None, path: str | None) -> tuple[str, list[PlanTask]] | None:
+    """Returns how the plan is called, and its tasks; None where there is none."""
+    if path is not None:
+        return path, report.tasks(_text(path))
+    for name in _candidates(graph, state, step) if top is not None else ():
+        found = os.path.join(top or "", name)
+        # What a state names may come from somebody else: only a file of the worktree is a plan.
+        if os.path.isfile(found) and os.path.realpath(found).startswith(os.path.realpath(top or "") + os.sep):
+            return name, report.tasks(_text(found))
+    return None
+
+
+def _candidates(graph: Graph, state: Mapping[str, Any], step: str) -> Iterator[str]:
+    for name in dict.fromkeys((step, *(each.name for each in graph.steps))):
+        files = record_of(graph, state, name).get("output_files")
+        for file in files if isinstance(files, list) else ():
+            if isinstance(file, str) and "\0" not in file and os.path.basename(file) == PLAN:
+                yield file
+    yield PLAN
+    track = state.get("track_id")
+    if isinstance(track, str) and "\0" not in track:
+        yield os.path.join(_TRACKS, track, PLAN)
+
+
+def _named(tasks: Sequence[PlanTask], text: str, shown: str) -> PlanTask:
+    number = _number(text)
+    for task in tasks:
+        if number in (task.id, task.title):
+            return task
+    known = ", ".join(task.name for task in tasks[:20]) or "none"
+    raise NotFoundError(f"{shown} has no task {number!r}", hint=f"its tasks: {known}")
+
+
+def _number(text: str) -> str:
+    return report.task_id(text) or text
+
+
+def _text(path: str) -> str:
+    try:
+        return regular.content(path, _LARGEST).decode("utf-8", "replace")
+    except FileNotFoundError:
+        raise NotFoundError(f"there is no file {path}", hint="name the plan: --plan FILE") from None
+    except OSError as error:
+        raise UsageError(f"cannot read {path}: {error.strerror}") from None

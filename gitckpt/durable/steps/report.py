@@ -6,18 +6,71 @@ and those of single steps); keys that nobody here knows stay as they are.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Mapping, Sequence
 
-from gitckpt.durable.steps import statuses
 from gitckpt.durable.steps.graph import StepDefinition
 from gitckpt.model.arguments import require, require_number, require_text, strings
 from gitckpt.model.checkpoint import Progress
 from gitckpt.model.errors import UsageError
-from gitckpt.model.values import dataclass, field
+from gitckpt.model.values import dataclass, field, replace
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
+
+
+# The words of the step protocol: statuses as superpowers write them, and as people and models spell them.
+
+
+NOT_STARTED, IN_PROGRESS, PASSED, FAILED, BLOCKED, SKIPPED = "NOT_STARTED", "IN_PROGRESS", "PASSED", "FAILED", "BLOCKED", "SKIPPED"
+STATUSES = (NOT_STARTED, IN_PROGRESS, PASSED, FAILED, BLOCKED, SKIPPED)
+ACTIVE, RESOLVED = "ACTIVE", "RESOLVED"
+"""The statuses of a blocker."""
+
+VERDICT_PASS, VERDICT_FAIL = "PASS", "FAIL"
+"""The verdicts of a step that judges."""
+
+_ALSO = {
+    "PASS": PASSED,
+    "COMPLETE": PASSED,
+    "COMPLETED": PASSED,
+    "DONE": PASSED,
+    "PASSED_WITH_WARNINGS": PASSED,
+    "COMPLETED_WITH_WARNINGS": PASSED,
+    "FAIL": FAILED,
+    "PARTIAL_FAIL": FAILED,
+    "ESCALATE": BLOCKED,
+    "ACTIVE": IN_PROGRESS,
+    "STARTED": IN_PROGRESS,
+    "BOARD_REVIEW": IN_PROGRESS,
+    "NEW": NOT_STARTED,
+    "PENDING": NOT_STARTED,
+    "PLANNED": NOT_STARTED,
+    "SKIP": SKIPPED,
+}
+_TASK = re.compile(
+    r"(?:task\s+(\d+(?:\.\d+)*[a-z]?)|(\d+(?:\.\d+)+[a-z]?))(?=$|[\s:.)])"
+    r"|(\d+[a-z]?)(?=$|[:)]|\.(?:\s|$))",  # "3 retries" begins with no number of a task
+    re.IGNORECASE,
+)
+
+
+def status_of(value: object) -> str | None:
+    """Returns one of `STATUSES` for what a state says, in whatever case and with whatever between the words; None where it is none."""
+    if not isinstance(value, str):
+        return None
+    word = re.sub(r"[\s-]+", "_", value.strip()).upper()
+    return word if word in STATUSES else _ALSO.get(word)
+
+
+def task_id(text: str) -> str | None:
+    """Returns the number that a task begins with, such as "2.3" for "2.3" and for "Task 2.3: Log in"; None where there is none."""
+    found = _TASK.match(text.strip())
+    return next(group.lower() for group in found.groups() if group) if found else None
+
+
+# What one call reports of a step, and how it becomes part of the step's record. Pure: tables in, tables out.
 
 
 START, PROGRESS, PASS, FAIL, BLOCK, SKIP, RESET = "start", "progress", "pass", "fail", "block", "skip", "reset"
@@ -35,7 +88,7 @@ LABELS = {
 }
 """What may be reported, and the status that its checkpoint gets; a reset is known by its message."""
 
-ENDS = {PASS: statuses.PASSED, FAIL: statuses.FAILED, BLOCK: statuses.BLOCKED, SKIP: statuses.SKIPPED}
+ENDS = {PASS: PASSED, FAIL: FAILED, BLOCK: BLOCKED, SKIP: SKIPPED}
 OWN = ("status", "started_at", "completed_at", "last_updated", "agent", "notes", "progress", "output_files", "tasks", "verdict")
 """The keys of a record that have a parameter, or that are kept by the protocol itself."""
 
@@ -109,13 +162,13 @@ def require_sound(report: StepReport, step: StepDefinition) -> None:
     if report.action in (FAIL, BLOCK) and not (report.notes or "").strip():
         what = "what went wrong" if report.action == FAIL else "what has to be settled"
         raise UsageError(f"{step.name} cannot {report.action} without notes", hint=f'say {what}: --notes "…"')
-    wanted = {PASS: statuses.PASS, FAIL: statuses.FAIL}.get(report.action)
-    if report.verdict is not None and report.verdict not in (statuses.PASS, statuses.FAIL):
+    wanted = {PASS: VERDICT_PASS, FAIL: VERDICT_FAIL}.get(report.action)
+    if report.verdict is not None and report.verdict not in (VERDICT_PASS, VERDICT_FAIL):
         raise UsageError(f"{report.verdict!r} is no verdict", hint="a verdict is PASS or FAIL; others go into --set")
     if report.verdict is not None and wanted is not None and report.verdict != wanted:
         raise UsageError(f"the verdict {report.verdict} contradicts {report.action}", hint=f"leave it out, or say {wanted}")
-    if report.task_status is not None and report.task_status not in statuses.STATUSES:
-        raise UsageError(f"{report.task_status!r} is no status of a task", hint=f"a status is one of {', '.join(statuses.STATUSES)}")
+    if report.task_status is not None and report.task_status not in STATUSES:
+        raise UsageError(f"{report.task_status!r} is no status of a task", hint=f"a status is one of {', '.join(STATUSES)}")
     if report.task is None and (report.task_status is not None or report.worker is not None):
         raise UsageError("it is not said which task", hint="name it: --task 2.3")
     for key in report.values:
@@ -140,7 +193,7 @@ def merged(record: Mapping[str, Any], step: StepDefinition, report: StepReport, 
     new["output_files"] = known + [name for name in dict.fromkeys(report.outputs) if name not in known]
     new["notes"] = report.notes if report.notes is not None else new.get("notes") or ""
     if step.on_fail is not None and report.action in (PASS, FAIL):
-        new["verdict"] = statuses.PASS if report.action == PASS else statuses.FAIL
+        new["verdict"] = VERDICT_PASS if report.action == PASS else VERDICT_FAIL
     elif report.verdict is not None:
         new["verdict"] = report.verdict
     if report.commit is not None:
@@ -192,20 +245,20 @@ def _add_commit(record: dict[str, Any], step: StepDefinition, report: StepReport
 def _add_task(record: dict[str, Any], report: StepReport, at: str) -> None:
     """Notes what has become of one task, where it has a number or somebody says more of it than its name."""
     assert report.task is not None
-    number = statuses.task_id(report.task)
+    number = task_id(report.task)
     if number is None and report.task_status is None and report.worker is None:
         return
     name = number or report.task
     tasks = record.get("tasks")
     known = dict(tasks) if isinstance(tasks, Mapping) else {}
     before = known.get(name)
-    task = dict(before) if isinstance(before, Mapping) else {"status": statuses.NOT_STARTED, "started_at": at, "completed_at": None}
-    task["status"] = report.task_status or statuses.IN_PROGRESS
-    task["completed_at"] = None if task["status"] in (statuses.NOT_STARTED, statuses.IN_PROGRESS) else at
+    task = dict(before) if isinstance(before, Mapping) else {"status": NOT_STARTED, "started_at": at, "completed_at": None}
+    task["status"] = report.task_status or IN_PROGRESS
+    task["completed_at"] = None if task["status"] in (NOT_STARTED, IN_PROGRESS) else at
     told = {"worker": report.worker, "notes": report.notes, "commit": report.commit}
     task |= {key: value for key, value in told.items() if value is not None} | {"last_updated": at}
     record["tasks"] = known | {name: task}
-    if task["status"] == statuses.PASSED:
+    if task["status"] == PASSED:
         record["last_task"] = f"Task {number}" if number else name
 
 
@@ -215,7 +268,7 @@ def _keep_counts(new: dict[str, Any], record: Mapping[str, Any], report: StepRep
     known = said if isinstance(said, Mapping) else {}
     done, total = (_whole(known.get(key)) or _whole(record.get(key)) for key in ("tasks_completed", "tasks_total"))
     if report.tasks_completed is not None:  # with this one, if it is done
-        done = report.tasks_completed - (report.task_status == statuses.PASSED)
+        done = report.tasks_completed - (report.task_status == PASSED)
     if done and done > 0:
         new[BEFORE] = done
     if total and report.tasks_total is None:
@@ -227,7 +280,7 @@ def _count(record: dict[str, Any], step: StepDefinition) -> None:
     tasks, progress = record.get("tasks"), record["progress"]
     if isinstance(tasks, Mapping) and tasks:
         before = _whole(record.get(BEFORE)) or 0
-        done = before + sum(isinstance(task, Mapping) and task.get("status") == statuses.PASSED for task in tasks.values())
+        done = before + sum(isinstance(task, Mapping) and task.get("status") == PASSED for task in tasks.values())
         total = _whole(progress.get("tasks_total")) or 0
         progress["tasks_total"] = max(total, len(tasks), min(done, total) if total else done)
         progress["tasks_completed"] = min(done, progress["tasks_total"])  # a task that was counted before may be reported again
@@ -237,3 +290,116 @@ def _count(record: dict[str, Any], step: StepDefinition) -> None:
 
 def _whole(value: object) -> int | None:
     return value if type(value) is int and 0 <= value < _MAX else None
+
+
+# The tasks of a plan in Markdown: `- [ ] Task 2.3: Log in`, and what has become of each. Pure: text in, tasks out.
+
+
+OPEN, STARTED, DONE, STUCK = " ", "~", "x", "!"
+"""The marks in the brackets: pending, in progress, done, blocked."""
+
+_BOX = re.compile(r"(?P<indent>[ \t]*)(?:[-*+]|\d+[.)])[ \t]+\[(?P<mark>.)\][ \t]*(?P<text>.*)")
+_HEADING = re.compile(r"#{1,6}[ \t]+(?P<text>Task[ \t]+\d.*)", re.IGNORECASE)
+_FENCE = re.compile(r"[ \t]*(```+|~~~+)")
+_OID = re.compile(r"[0-9a-f]{7,64}")
+
+
+@dataclass(frozen=True, slots=True)
+class PlanTask:
+    """One task of a plan.
+
+    Attributes:
+        id: its number, such as "2.3"; None where it has none.
+        title: its text.
+        mark: what stands in its brackets.
+        line: where, from 1.
+        commit: what made it, as the plan says; None where it does not.
+    """
+
+    id: str | None
+    title: str
+    mark: str
+    line: int
+    commit: str | None = None
+
+    @property
+    def is_done(self) -> bool:
+        """Whether it is ticked."""
+        return self.mark == DONE
+
+    @property
+    def name(self) -> str:
+        """Its number, or else its text."""
+        return self.id or self.title
+
+
+def tasks(text: str) -> list[PlanTask]:
+    """Returns the tasks of a plan, in its order.
+
+    A task is an item with brackets; one that is indented below another, and has no number, belongs to that. Or it is a heading
+    `### Task 2.3: …`, whose items without a number are its steps: it is done when all of them are.
+    """
+    found: list[PlanTask] = []
+    indent, heading, fence = -1, -1, ""
+    for number, line in enumerate(text.splitlines(), 1):
+        mark = _FENCE.match(line)
+        if mark is not None and (not fence or mark[1].startswith(fence)):
+            fence = "" if fence else mark[1]
+        if fence:
+            continue
+        title = _HEADING.match(line)
+        box = _BOX.match(line)
+        if title is not None:
+            found.append(_task(title["text"], "", number))
+            indent, heading = -1, len(found) - 1
+        elif line.startswith("#"):
+            indent, heading = -1, -1
+        elif box is not None:
+            here = len(box["indent"].expandtabs(4))
+            task = _task(box["text"], box["mark"].lower(), number)
+            if task.id is None and heading >= 0:
+                found[heading] = replace(found[heading], mark=_both(found[heading].mark, task.mark))
+            elif task.id is not None or indent < 0 or here <= indent:
+                found.append(task)
+                indent, heading = here, -1
+    return [task for task in found if task.mark]
+
+
+def first_open(plan: Sequence[PlanTask]) -> PlanTask | None:
+    """Returns the first task in the order of the plan that is not done; None where all are."""
+    return next((task for task in plan if not task.is_done), None)
+
+
+def open_after(plan: Sequence[PlanTask], last: str) -> PlanTask | None:
+    """Returns the first task behind a task that is not done; None where there is none, or no such task.
+
+    Args:
+        plan: its tasks.
+        last: the number of the task.
+    """
+    at = next((i for i, task in enumerate(plan) if task.id == last), len(plan))
+    return first_open(plan[at + 1 :])
+
+
+def _task(text: str, mark: str, line: int) -> PlanTask:
+    title, comments = _without_comments(text)
+    commit = comments[0] if comments and _OID.fullmatch(comments[0]) else None
+    title = title.replace("**", "").replace("`", "").strip()
+    return PlanTask(task_id(title), title, mark, line, commit)
+
+
+def _without_comments(text: str) -> tuple[str, list[str]]:
+    """Return a line without its comments, and these."""
+    parts, comments, end = [], [], 0
+    while (start := text.find("<!--", end)) >= 0 and (close := text.find("-->", start + 4)) >= 0:
+        parts.append(text[end:start])
+        comments.append(text[start + 4 : close].strip())
+        end = close + 3
+    return "".join([*parts, text[end:]]), comments
+
+
+def _both(before: str, mark: str) -> str:
+    """Returns the mark of a task from that of its steps until now, and that of one more."""
+    if before in ("", mark):
+        return mark
+    return STUCK if STUCK in (before, mark) else STARTED

@@ -3,24 +3,90 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from gitckpt.durable.steps import history, journal, view
-from gitckpt.durable.steps import next as next_step
+from gitckpt.durable.steps import journal, machine, report
+from gitckpt.durable.steps import machine as next_step
+from gitckpt.durable.steps.graph import Graph
 from gitckpt.durable.steps.report import StepReport
 from gitckpt.model.arguments import require, require_text
+from gitckpt.model.checkpoint import Progress
 from gitckpt.model.values import replace
 from gitckpt.store.store import Store, inside
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from gitckpt.durable.steps.graph import Graph
-    from gitckpt.durable.steps.history import StepEvent
-    from gitckpt.durable.steps.journal import Reported
-    from gitckpt.durable.steps.next import NextStep
+    from gitckpt.durable.steps.journal import Reported, StepEvent
+    from gitckpt.durable.steps.machine import NextStep, StepPosition
     from gitckpt.git.repository import Repository
     from gitckpt.model.checkpoint import Checkpoint
+
+
+# A run of steps at a glance, for `git ckpt step show`. Pure: from a state to what is shown of it.
+
+
+_PROGRESS = ("current_phase", "total_phases", "current_task", "tasks_completed", "tasks_total")
+
+
+def shown(graph: Graph, state: Mapping[str, Any]) -> list[str]:
+    """Returns the names of the steps that a person wants to see: those that are always done, those that were, and those of others."""
+    here = machine.position(graph, state)
+    own = [
+        step.name
+        for step in graph.steps
+        if not (step.optional or step.only_if) or step.name == here.step or machine.record_of(graph, state, step.name)
+    ]
+    others = machine.loop_of(state).get("checkpoints") or {}
+    return own + [name for name in others if graph.find(name) is None]
+
+
+def status_of(here: StepPosition, name: str, record: Mapping[str, Any]) -> str:
+    """Returns the status of a step.
+
+    Args:
+        here: where the run is.
+        name: of the step.
+        record: what is known of it.
+    """
+    return str(record.get("status") or (here.status if name == here.step else report.NOT_STARTED))
+
+
+def document(graph: Graph, newest: Checkpoint, events: Sequence[StepEvent] | None) -> dict[str, Any]:
+    """Returns what `--json` prints.
+
+    Args:
+        graph: the steps of the run.
+        newest: its newest checkpoint, with the state.
+        events: its history; None where that is not wanted.
+    """
+    state = newest.state
+    here, loop = machine.position(graph, state), machine.loop_of(state)
+    found: dict[str, Any] = {
+        "run": newest.run,
+        "graph": graph.name,
+        "step": here.step,
+        "status": here.status,
+        "fix_cycle_count": loop.get("fix_cycle_count", 0),
+        "max_fix_cycles": loop.get("max_fix_cycles", graph.max_fix_cycles),
+        "iterations": loop.get("iterations", 0),
+        "max_iterations": graph.max_iterations,
+        "blockers": list(state.get(machine.BLOCKERS) or []),
+        "steps": [],
+    }
+    for name in dict.fromkeys((*(step.name for step in graph.steps), *shown(graph, state))):
+        record = dict(machine.record_of(graph, state, name))
+        found["steps"].append({"step": name, "status": status_of(here, name, record), "record": record})
+    return found | ({"history": [_event(event) for event in events]} if events is not None else {})
+
+
+def _event(event: StepEvent) -> dict[str, Any]:
+    progress = event.progress or Progress()
+    plain = {name: getattr(event, name) for name in event.__slots__ if name not in ("errors", "progress")}
+    return plain | {"errors": list(event.errors), "progress": {name: getattr(progress, name) for name in _PROGRESS}}
+
+
+# The steps of a run as programs have them: reported, looked at, and asked for the next.
 
 
 class Steps:
@@ -125,8 +191,8 @@ class Steps:
             NotFoundError: no run is about the track yet.
         """
         newest = self.newest()
-        events = history.read(self._store, str(newest.run)) if with_history else None
-        return view.document(journal.graph_of(self._store, newest.state), newest, events)
+        events = journal.read_history(self._store, str(newest.run)) if with_history else None
+        return document(journal.graph_of(self._store, newest.state), newest, events)
 
     def history(self) -> Sequence[StepEvent]:
         """Returns everything that was ever reported, oldest first.
@@ -134,7 +200,7 @@ class Steps:
         Raises:
             NotFoundError: no run is about the track yet.
         """
-        return history.read(self._store, str(self.newest().run))
+        return journal.read_history(self._store, str(self.newest().run))
 
     def next(self, *, plan: str | None = None, resume_from: str | None = None) -> NextStep:
         """Returns where the run goes on: the step, and of a step with tasks the first one that the plan has open.

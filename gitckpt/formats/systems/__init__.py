@@ -2,10 +2,9 @@
 
 Doors:
     detection: which format a file has, and the names of all.
-    record: `Record`, what one file becomes.
+    content: `Record`, what one file becomes.
     rlm_act: rlm-act's checkpoints, and those of its older format.
     forge: forge's runs.
     quasar: quasar's checkpoints, and the states of its nebulas.
     superpowers: the metadata of tracks.
-    content: bounds that hold for all of them.
 """

@@ -7,8 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from gitckpt.formats.systems import content, forge, quasar, rlm_act, superpowers, yaml_text
-from gitckpt.formats.systems.content import Remarks
-from gitckpt.formats.systems.record import FORGE, FORMATS, NEBULA, QUASAR, RLM_ACT, SUPERPOWERS, WORKFLOW, Source, Unreadable
+from gitckpt.formats.systems.content import FORGE, FORMATS, NEBULA, QUASAR, RLM_ACT, SUPERPOWERS, WORKFLOW, Remarks, Source, Unreadable
 
 SUFFIXES = (".json", ".yaml", ".yml", ".toml")
 """How the names of files end that are looked into where a directory is searched."""

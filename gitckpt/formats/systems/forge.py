@@ -11,13 +11,11 @@ from collections.abc import Mapping
 from typing import Any
 
 from gitckpt.formats.systems import content, yaml_text
-from gitckpt.formats.systems.content import Remarks
-from gitckpt.formats.systems.record import FORGE, KEY, Drive, Record, Source, Unreadable
-from gitckpt.model import ids
+from gitckpt.formats.systems.content import FORGE, KEY, Drive, Record, Remarks, Source, Unreadable
+from gitckpt.model import ids, jsonable
+from gitckpt.model.arguments import first_of
 from gitckpt.model.checkpoint import Checkpoint
-from gitckpt.model.names import first_of
 from gitckpt.model.phase import NOT_PHASES
-from gitckpt.model.readers import jsonable
 
 STEPS = ("read plan", "generate branch", "create worktree", "run agent", "commit and push", "create pr")
 """The steps of the preset plan-to-pr, by the names that forge gives them; its later versions have others among them."""

@@ -14,13 +14,11 @@ from typing import Any
 from gitckpt.durable.phases.review import state as cycle
 from gitckpt.durable.phases.review.state import CycleState
 from gitckpt.formats.systems import content
-from gitckpt.formats.systems.content import Remarks
-from gitckpt.formats.systems.record import KEY, NEBULA, QUASAR, Drive, Record, Source, Unreadable
-from gitckpt.model import times, toml
+from gitckpt.formats.systems.content import KEY, NEBULA, QUASAR, Drive, Record, Remarks, Source, Unreadable
+from gitckpt.model import jsonable, times, toml
+from gitckpt.model.arguments import first_of
 from gitckpt.model.checkpoint import Checkpoint
 from gitckpt.model.errors import InvalidCheckpoint, NewerCheckpoint
-from gitckpt.model.names import first_of
-from gitckpt.model.readers import jsonable
 from gitckpt.model.values import replace
 
 TABLES = {"": cycle.PHASES, "linting": cycle.WITHOUT_LINTING, "filtering": cycle.WITHOUT_FILTERING}

@@ -12,11 +12,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from gitckpt.formats.systems import content
-from gitckpt.formats.systems.content import Remarks
-from gitckpt.formats.systems.record import KEY, RLM_ACT, WORKFLOW, Drive, Record, Source, Unreadable
-from gitckpt.model import ids, times
+from gitckpt.formats.systems.content import KEY, RLM_ACT, WORKFLOW, Drive, Record, Remarks, Source, Unreadable
+from gitckpt.model import ids, jsonable, times
 from gitckpt.model.checkpoint import Checkpoint
-from gitckpt.model.readers import jsonable
 
 PHASES = ("research", "decomposition", "tdd_planning", "multi_doc", "beads_sync", "implementation")
 

@@ -10,23 +10,21 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from gitckpt.durable.steps import machine, statuses
+from gitckpt.durable.steps import machine, report
 from gitckpt.durable.steps.graph import COMPLETE, Graph
 from gitckpt.formats.systems import content
-from gitckpt.formats.systems.content import Remarks
-from gitckpt.formats.systems.record import SUPERPOWERS, Record, Source, Unreadable
-from gitckpt.model import times
+from gitckpt.formats.systems.content import SUPERPOWERS, Record, Remarks, Source, Unreadable
+from gitckpt.model import jsonable, times
 from gitckpt.model.checkpoint import Checkpoint
 from gitckpt.model.errors import UsageError
-from gitckpt.model.readers import jsonable
 
 _LABELS = {
-    statuses.NOT_STARTED: "progress",
-    statuses.IN_PROGRESS: "progress",
-    statuses.PASSED: "complete",
-    statuses.FAILED: "failed",
-    statuses.BLOCKED: "blocked",
-    statuses.SKIPPED: "skipped",
+    report.NOT_STARTED: "progress",
+    report.IN_PROGRESS: "progress",
+    report.PASSED: "complete",
+    report.FAILED: "failed",
+    report.BLOCKED: "blocked",
+    report.SKIPPED: "skipped",
 }
 _REQUIRED = ("status", "started_at", "agent", "last_updated")
 _OPEN = ("- [ ]", "* [ ]")
@@ -74,7 +72,7 @@ def read(source: Source, graph: Graph) -> Record:
     created = content.instant(begun)
     newest = max(instants, default=created)
     notes = content.string(content.mapping(checkpoints.get(here.step)).get("notes"))
-    has_failed = here.status in (statuses.FAILED, statuses.BLOCKED)
+    has_failed = here.status in (report.FAILED, report.BLOCKED)
     return Record(
         SUPERPOWERS,
         identity=json.dumps([track, source.path]),
@@ -104,7 +102,7 @@ def _lint(graph: Graph, state: Mapping[str, Any], remarks: Remarks) -> None:
     """Tells of what deviates from the protocol, and is kept as it is."""
     loop = content.mapping(state["loop_state"])
     said = loop.get("current_step")
-    if graph.find(said) is None and not (said is None or statuses.status(said) is not None):
+    if graph.find(said) is None and not (said is None or report.status_of(said) is not None):
         remarks.add(f"is at the step {str(said)!r:.60}, which is none of the protocol's")
     elif isinstance(said, str) and (found := graph.find(said)) is not None and found.name != said:
         remarks.add(f"calls the step {found.name} {said!r:.60}")
@@ -115,10 +113,10 @@ def _lint(graph: Graph, state: Mapping[str, Any], remarks: Remarks) -> None:
             remarks.add(f"has a record of {name!r:.60} that is no object")
             continue
         lacking = [key for key in _REQUIRED if not record.get(key)]
-        if lacking and statuses.status(record.get("status")) != statuses.NOT_STARTED:
+        if lacking and report.status_of(record.get("status")) != report.NOT_STARTED:
             remarks.add(f"has a record of {name!r:.60} without {', '.join(lacking)}")
         word = record.get("status")
-        if word is not None and statuses.status(word) is None:
+        if word is not None and report.status_of(word) is None:
             remarks.add(f"has the status {str(word)!r:.60}, which is none of the protocol's")
 
 

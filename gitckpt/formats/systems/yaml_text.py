@@ -11,7 +11,7 @@ import re
 
 import yaml
 
-from gitckpt.formats.systems.record import Unreadable
+from gitckpt.formats.systems.content import Unreadable
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -3,13 +3,26 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
-from gitckpt.git.objects.diff import Expansion
-from gitckpt.git.objects.encoding import DIRECTORY, Entries, empty_tree
+from gitckpt.git import fsync
+from gitckpt.git.files import premises
+from gitckpt.git.objects.diff import Expansion, listed, oddity
+from gitckpt.git.objects.encoding import DIRECTORY, Entries, MalformedTree, empty_tree
+from gitckpt.git.process import GitError
 from gitckpt.git.repository import Repository
+from gitckpt.model import budget
+from gitckpt.model.budget import Paths
 from gitckpt.model.errors import WorktreeError
-from gitckpt.model.format import budget
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from types import TracebackType
+    from typing import Self
+
+
+# Whether a snapshot is one, and no more than anybody lists: asked before any of it is. It may have been fetched.
+
 
 HINT = "it was not made by gitckpt: git ckpt list, and git ckpt remove with its id"
 
@@ -82,3 +95,171 @@ def base_tree(repository: Repository, commit: str) -> str:
     """Returns the tree of a commit; the empty tree for ""."""
     found = repository.cat_file.info(f"{commit}^{{tree}}") if commit else None
     return found[0] if found else empty_tree(repository.object_format)
+
+
+# Whether trees are what git would write, and how much is below them: each is read once, whatever leads to it.
+
+
+_LARGEST = 64 << 20
+"""In bytes: no directory of a million files is larger, and what is larger is left to git."""
+
+_TREE = DIRECTORY.zfill(6)
+
+
+def _is_sorted(entries: Mapping[bytes, tuple[bytes, bytes]]) -> bool:
+    names = [name + b"/" if mode.zfill(6) == _TREE else name for name, (mode, _) in entries.items()]
+    return names == sorted(names)
+
+
+class Census:
+    """Some trees with all that is below them. What is missing counts for nothing.
+
+    Args:
+        roots: oids of trees.
+        there: returns those of some trees that may be read; by default all. A partial clone would fetch the others.
+    """
+
+    def __init__(self, repository: Repository, roots: Iterable[str], there: Callable[[list[str]], list[str]] = lambda trees: trees) -> None:
+        self._repository = repository
+        self._flaws: dict[str, str] = {}
+        self._below: dict[str, tuple[int, tuple[str, ...]]] = {}
+        self._known: dict[str, tuple[int, int, str]] = {}
+        self._names: dict[str, str] = {}  # one text for each oid, however many trees name it
+        level = list(dict.fromkeys(roots))
+        while level:
+            level = there([oid for oid in dict.fromkeys(level) if oid not in self._below])
+            level = [child for oid, found in zip(level, self._read(level), strict=True) for child in self._take(oid, found)]
+
+    def flaw(self, root: str) -> str:
+        """Returns what is wrong with a tree, or the first one below it that is not sound; "" where nothing is."""
+        oid = self._counted(root)[2]
+        return f"the tree {oid}: {self._flaws[oid]}" if oid else ""
+
+    def is_beyond(self, root: str, limits: Paths) -> bool:
+        """Tells whether a tree has more paths, or deeper ones, than it may, each path counted as often as it is there."""
+        paths, depth, _ = self._counted(root)
+        return paths > limits.count or depth > limits.depth
+
+    def _read(self, level: list[str]) -> Iterator[tuple[str, str, bytes] | None]:
+        return self._repository.cat_file.contents(level, _LARGEST)
+
+    def _take(self, oid: str, found: tuple[str, str, bytes] | None) -> tuple[str, ...]:
+        """Notes what is wrong with a tree, and returns the trees that it names."""
+        self._below[oid] = 0, ()
+        if found is None or found[1] not in ("tree", "blob", "commit", "tag"):
+            return ()
+        if found[1] != "tree":
+            self._flaws[oid] = f"it is a {found[1]}, and is named as a directory"
+            return ()
+        try:
+            entries = listed(found[2], self._repository.object_format)
+        except MalformedTree as error:
+            self._flaws[oid] = str(error)
+            return ()
+        flaw = oddity(entries) or ("" if _is_sorted(entries) else "its entries are not in the order of git")
+        if flaw:
+            self._flaws[oid] = flaw
+        trees = (raw.hex() for mode, raw in entries.values() if mode.zfill(6) == _TREE)
+        children = tuple(self._names.setdefault(child, child) for child in trees)
+        self._below[oid] = len(entries), children
+        return children
+
+    def _counted(self, root: str) -> tuple[int, int, str]:
+        """Returns paths, depth, and the first tree that is not sound, of a tree; without recursion, as it may be of any depth."""
+        waiting = [root]
+        while waiting:
+            oid = waiting[-1]
+            count, children = self._below.get(oid, (0, ()))
+            pending = [child for child in children if child not in self._known] if oid not in self._known else []
+            if pending:
+                waiting += pending
+                continue
+            waiting.pop()
+            if oid not in self._known:
+                below = [self._known[child] for child in children]
+                flawed = oid if oid in self._flaws else next((found for *_, found in below if found), "")
+                depth = max((depth for _, depth, _ in below), default=-1) + 1
+                self._known[oid] = count + sum(paths for paths, *_ in below), depth, flawed
+        return self._known[root]
+
+
+# A place of its own for many new objects, which become packs: git writes one file for each otherwise, and flushes it.
+
+
+_ENDINGS = (".pack", ".rev", ".idx")
+"""In the order in which the parts of a pack come to stand beside the others: by the last one git finds it."""
+
+
+class Quarantine:
+    """Keeps the new objects of some git commands apart, until `migrate`. A context manager: what was not migrated is gone at its end.
+
+    Args:
+        repository: whose objects they become.
+
+    Attributes:
+        options: what the commands are given before their names.
+        environment: with which variables they run.
+    """
+
+    def __init__(self, repository: Repository) -> None:
+        self._repository = repository
+        self._objects = os.path.join(repository.common_dir, "objects")
+        self._path = repository.scratch("objects")
+        # Not even the packs: they are flushed when they are moved, the loose ones never need to be.
+        self.options = ("-c", "core.bigFileThreshold=1", "-c", "core.fsync=none")
+        self.environment = {"GIT_OBJECT_DIRECTORY": self._path, "GIT_ALTERNATE_OBJECT_DIRECTORIES": _quoted(self._objects)}
+
+    def __enter__(self) -> Self:
+        os.makedirs(os.path.join(self._path, "pack"))
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        premises.discard(self._path)  # what stays is swept later
+
+    def migrate(self, deadline: float | None = None) -> None:
+        """Lets the objects become objects of the repository, in packs, flushed to the disk.
+
+        Args:
+            deadline: when to give up, on the clock of `time.monotonic`.
+
+        Raises:
+            GitError: they could not be written; DeadlinePassed: it took too long.
+            CkptError: the disk reports an error.
+        """
+        pack = os.path.join(self._path, "pack")
+        oids = [fan + name for fan in os.listdir(self._path) if len(fan) == 2 for name in os.listdir(os.path.join(self._path, fan))]
+        made = os.listdir(pack)
+        indexes = [name for name in made if name.endswith(".idx")]
+        if oids or len(indexes) > 1:
+            known = f"--object-format={self._repository.object_format}"
+            for name in indexes:
+                with open(os.path.join(pack, name), "rb") as file:
+                    listed = self._repository.git.run("show-index", known, data=file.read(), deadline=deadline).out
+                oids += [line.split(b" ")[1].decode("ascii") for line in listed.splitlines()]
+            # Without a search for deltas, which would take longer than all else; a repack makes them.
+            words = (*self.options, "pack-objects", "-q", "--window=0", os.path.join(self._path, "one"))
+            data = "".join(f"{oid}\n" for oid in dict.fromkeys(oids)).encode("ascii")
+            self._repository.git.run(*words, data=data, env=self.environment, deadline=deadline)
+            for name in made:
+                os.unlink(os.path.join(pack, name))
+            for name in os.listdir(self._path):
+                if name.startswith("one-"):
+                    os.replace(os.path.join(self._path, name), os.path.join(pack, f"pack{name[3:]}"))
+            made = os.listdir(pack)
+        target = os.path.join(self._objects, "pack")
+        try:
+            os.makedirs(target, exist_ok=True)
+            fsync.flush(os.path.join(pack, name) for name in made)
+            for name in (name for ending in _ENDINGS for name in made if name.endswith(ending)):
+                os.replace(os.path.join(pack, name), os.path.join(target, name))
+            fsync.flush([target])
+        except OSError as error:
+            raise GitError(["update-index"], 1, f"{error.filename}: {error.strerror}") from None
+
+
+def _quoted(path: str) -> str:
+    """Returns a path for a list with colons: in double quotes, as git reads it (Documentation/git.txt on alternate object directories)."""
+    if ":" not in path and '"' not in path and path.isprintable():
+        return path
+    octal = "".join(chr(byte) if 32 <= byte < 127 and byte not in b'"\\' else f"\\{byte:03o}" for byte in os.fsencode(path))
+    return f'"{octal}"'

@@ -7,21 +7,105 @@ data. So from then on, what is new to that file is compared with its blob, even 
 
 from __future__ import annotations
 
+import contextlib
 import os
 import stat
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
-from gitckpt.git.contents import attributes, verdicts
+from gitckpt.git.contents import attributes
 from gitckpt.git.contents.attributes import AttributeRules, Treatment
-from gitckpt.git.objects import pack
+from gitckpt.git.files import atomic
+from gitckpt.git.objects import writer
 from gitckpt.git.objects.encoding import FILES, object_hash, object_id
 from gitckpt.model.values import dataclass, field
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from gitckpt.git.objects.port import Objects
+    from gitckpt.git.repository import Repository
     from gitckpt.git.worktree.index import PrivateIndex
+
+
+# What was found of the files of a worktree when they were compared with what git makes of their blobs: a derived file beside its index.
+
+
+FILE = "ckpt-exact"
+
+EXACT, INEXACT, REQUIRED = b"=", b"!", b"-"
+"""That a file is what git would write; that it is not, and is not kept; that nothing is to go around a filter. Else, an oid."""
+
+_FORM = b"gitckpt exact 1 "
+
+
+def verdict_mark(oid: str, status: os.stat_result) -> bytes:
+    """Returns what a verdict is about: a blob, and a file as it is.
+
+    Args:
+        oid: of the blob that stands for it.
+        status: its stat data.
+    """
+    return b"%s %d %d" % (oid.encode(), status.st_ctime_ns, status.st_ino)
+
+
+def are_there(repository: Repository) -> bool:
+    """Tells whether anything was converted when a worktree was looked at before, and may be so still.
+
+    Args:
+        repository: seen from the worktree.
+    """
+    return os.path.exists(_path(repository))
+
+
+def load(repository: Repository) -> tuple[str, dict[bytes, bytes] | None]:
+    """Returns under which rules files were looked at the last time, and what was found: marks by path, each with the verdict.
+
+    Args:
+        repository: seen from the worktree.
+
+    Returns:
+        The digest of the rules, and the verdicts; None where there is no such file.
+    """
+    try:
+        with open(_path(repository), "rb") as file:
+            head, *records = file.read().split(b"\0")
+    except OSError:
+        return "", None
+    if not head.startswith(_FORM):
+        return "", {}
+    found = {}
+    for record in records:
+        about, tab, path = record.partition(b"\t")
+        if tab and about.count(b" ") == 3:
+            found[path] = about
+    return head.removeprefix(_FORM).decode("ascii", "replace"), found
+
+
+def save(repository: Repository, key: str, known: dict[bytes, bytes]) -> None:
+    """Keeps what was found, where that is possible: without it, the next capture looks again.
+
+    Args:
+        repository: seen from the worktree.
+        key: the digest of the rules.
+        known: marks by path, each with the verdict.
+    """
+    data = _FORM + key.encode() + b"".join(b"\0%s\t%s" % (about, path) for path, about in known.items())
+    with contextlib.suppress(OSError):
+        atomic.write_own(_path(repository), data, flushed=False)
+
+
+def forget(repository: Repository) -> None:
+    """Removes the file: nothing is converted any more. Args: as `load`."""
+    with contextlib.suppress(OSError):
+        os.unlink(_path(repository))
+
+
+def _path(repository: Repository) -> str:
+    return os.path.join(repository.git_dir, FILE)
+
+
+# Which files git would not write again as they are: what it makes of their blobs is compared with what is on the disk.
+
 
 _NO_RULES = "none"
 _GRAIN = 2_000_000_000
@@ -121,7 +205,7 @@ class Conversions:
         """
         entries = list(_entries(self._index))
         key = self._key(entries)
-        last_key, self._earlier = verdicts.load(self._index.repository)
+        last_key, self._earlier = load(self._index.repository)
         before = (self._earlier or {}) if last_key == key else {}
         looked_at = 0
         fresh: list[tuple[bytes, str, os.stat_result]] = []
@@ -133,7 +217,7 @@ class Conversions:
                     continue
                 looked_at += 1
                 last, _, verdict = before.get(path, b"").rpartition(b" ")
-                if last == verdicts.mark(oid, status) and self._holds(path, verdict):
+                if last == verdict_mark(oid, status) and self._holds(path, verdict):
                     self._known[path] = before[path]
                 else:
                     fresh.append((path, oid, status))
@@ -141,10 +225,10 @@ class Conversions:
             self._judge(fresh, fd)
         finally:
             os.close(fd)
-        if self._rules is None and len(self._known) == looked_at and all(mark.endswith(verdicts.EXACT) for mark in self._known.values()):
-            verdicts.forget(self._index.repository)
+        if self._rules is None and len(self._known) == looked_at and all(mark.endswith(EXACT) for mark in self._known.values()):
+            forget(self._index.repository)
         elif news:
-            verdicts.save(self._index.repository, key, self._known)
+            save(self._index.repository, key, self._known)
         return self._found
 
     def _key(self, entries: Iterable[tuple[bytes, str]]) -> str:
@@ -155,13 +239,13 @@ class Conversions:
 
     def _holds(self, path: bytes, verdict: bytes) -> bool:
         """Takes over what was found the last time; tells whether that still is so."""
-        if verdict == verdicts.INEXACT:
+        if verdict == INEXACT:
             if path in self._terms.regardless:
                 return False
             self._found.left.append(path)
-        elif verdict == verdicts.REQUIRED:
+        elif verdict == REQUIRED:
             self._found.required.add(path)
-        elif verdict != verdicts.EXACT:
+        elif verdict != EXACT:
             if self._objects is not None and self._index.repository.cat_file.info(verdict.decode("ascii")) is None:
                 return False
             self._found.raw[path] = verdict.decode("ascii")
@@ -180,19 +264,19 @@ class Conversions:
             converts = treatment.is_rewritten or treatment.is_text
             if treatment.is_required:
                 self._found.required.add(path)
-                self._settle(path, oid, status, verdicts.REQUIRED)
+                self._settle(path, oid, status, REQUIRED)
             elif (not converts and self._earlier is None) or path in annexed:
-                self._settle(path, oid, status, verdicts.EXACT)
+                self._settle(path, oid, status, EXACT)
             elif self._was_to_stay_out(path, oid, status):
-                self._settle(path, oid, status, verdicts.INEXACT)
+                self._settle(path, oid, status, INEXACT)
             elif self._most is not None and status.st_size > self._most and path not in self._terms.regardless:
                 differs = treatment.is_rewritten or (converts and any(map(treatment.may_change, _pieces(path, fd))))
                 differs = differs or self._is_otherwise(oid, status.st_size, _pieces(path, fd))
-                self._settle(path, oid, status, verdicts.INEXACT if differs else verdicts.EXACT)
+                self._settle(path, oid, status, INEXACT if differs else EXACT)
             else:
                 data = b"".join(_pieces(path, fd))
                 if not (converts and treatment.may_change(data)) and not self._is_otherwise(oid, len(data), [data]):
-                    self._settle(path, oid, status, verdicts.EXACT)
+                    self._settle(path, oid, status, EXACT)
                     continue
                 held.append(_Candidate(path, oid, data, treatment, status))
                 size += len(data)
@@ -223,9 +307,9 @@ class Conversions:
     def _was_to_stay_out(self, path: bytes, oid: str, status: os.stat_result) -> bool:
         """Tells whether a file that is as it was then was not to be kept under other rules: they kept something from everybody."""
         about, _, verdict = (self._earlier or {}).get(path, b"").rpartition(b" ")
-        if about != verdicts.mark(oid, status) or path in self._terms.regardless:
+        if about != verdict_mark(oid, status) or path in self._terms.regardless:
             return False
-        return verdict == verdicts.REQUIRED or (verdict == verdicts.INEXACT and self._terms.refuses(path))
+        return verdict == REQUIRED or (verdict == INEXACT and self._terms.refuses(path))
 
     def _compare(self, held: Sequence[_Candidate], fd: int) -> None:
         """Compares files with what git makes of their blobs."""
@@ -235,9 +319,9 @@ class Conversions:
                 some, written_by_git(self._index, [(one.oid, one.path) for one in some], is_filtered=bool(driver)), strict=True
             ):
                 if smudged == one.data:
-                    verdict = verdicts.EXACT
+                    verdict = EXACT
                 elif not self._may_be_kept(one, smudged) or not self._is_of_blob(one, fd):
-                    verdict = verdicts.INEXACT
+                    verdict = INEXACT
                 else:
                     oid = object_id("blob", one.data, self._format)
                     self._found.raw[one.path] = oid
@@ -263,10 +347,10 @@ class Conversions:
 
     def _settle(self, path: bytes, oid: str, status: os.stat_result, verdict: bytes) -> None:
         """Takes note of what was found of a file; where it changed lately, and that depends on its content, only for this time."""
-        if verdict == verdicts.INEXACT:
+        if verdict == INEXACT:
             self._found.left.append(path)
-        if verdict == verdicts.REQUIRED or status.st_ctime_ns < time.time_ns() - _GRAIN:
-            self._known[path] = b"%s %s" % (verdicts.mark(oid, status), verdict)
+        if verdict == REQUIRED or status.st_ctime_ns < time.time_ns() - _GRAIN:
+            self._known[path] = b"%s %s" % (verdict_mark(oid, status), verdict)
 
     def _write(self, most: int) -> None:
         """Writes the bytes that are to be kept, if they are more than `most`."""
@@ -279,7 +363,7 @@ class Conversions:
         if len(items) < _MANY:
             self._objects.write(items, flushed=False)
         else:
-            pack.write(self._index.repository, items)
+            writer.write_pack(self._index.repository, items)
 
 
 def written_by_git(

@@ -13,7 +13,7 @@ import re
 import stat
 from collections.abc import Callable, Collection, Iterator, Mapping
 
-from gitckpt.git.objects.trees import leaves
+from gitckpt.git.objects.diff import leaves
 from gitckpt.model.errors import WorktreeError
 
 TYPE_CHECKING = False

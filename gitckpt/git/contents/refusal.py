@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 
 from gitckpt.git.process import GitError
-from gitckpt.git.worktree.complaints import failing_filters, has_hung_up, met_change, process_filters
+from gitckpt.git.worktree.administration import failing_filters, has_hung_up, met_change, process_filters
 from gitckpt.git.worktree.index import PrivateIndex
 from gitckpt.model.errors import WorktreeError
 from gitckpt.model.values import dataclass, field

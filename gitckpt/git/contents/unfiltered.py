@@ -13,10 +13,10 @@ import stat
 from gitckpt.git.files import atomic, premises
 from gitckpt.git.objects.encoding import object_id
 from gitckpt.git.process import GitError
-from gitckpt.git.worktree.complaints import failing_filters, filters_off, has_hung_up
+from gitckpt.git.worktree.administration import failing_filters, filters_off, has_hung_up
 from gitckpt.git.worktree.index import PrivateIndex
+from gitckpt.model.arguments import first_of
 from gitckpt.model.errors import WorktreeError
-from gitckpt.model.names import first_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from gitckpt.model.names import shell_word
+from gitckpt.model.arguments import shell_word
 
 _MOUNTINFO = "/proc/self/mountinfo"
 

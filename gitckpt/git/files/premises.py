@@ -417,7 +417,7 @@ def _is_friend(found: os.stat_result, above: os.stat_result) -> bool:
 
 
 def _stranger(path: str, what: str) -> WorktreeError:
-    from gitckpt.model.names import shell_word
+    from gitckpt.model.arguments import shell_word
 
     hint = f"see what it is, then move it out of the way: ls -ld {shell_word(path)}"
     return WorktreeError(f"{path} is {what}, and not used", hint=hint)

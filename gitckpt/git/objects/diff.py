@@ -2,13 +2,73 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Collection, Iterable, Mapping
 
 from gitckpt.git.objects.encoding import DIRECTORY, GITLINK, Entries, MalformedTree, decode_tree, empty_tree
 from gitckpt.git.repository import Repository
-from gitckpt.model.format.budget import Paths
+from gitckpt.model.budget import Paths
 from gitckpt.model.values import dataclass
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import TypeAlias
+
+    Leaf: TypeAlias = tuple[bytes, bytes, str]
+    """Path, mode as in a tree (`encoding`), and oid."""
+
+
+# What is at which path of a tree (git-ls-tree(1)). Git prints the modes that it knows, whatever an old tree has in their place.
+
+
+_LINE = re.compile(rb"0?([0-7]{5,6}) [a-z]+ ([0-9a-f]+)\t([^\0]+)\0")
+
+_TREES_FEW = 100
+"""Git compares each of the paths that it is asked for with each of the tree, and a command takes some ten thousand words at the most."""
+
+
+def leaves(repository: Repository, tree: str, paths: Collection[bytes] = (), *, with_trees: bool = False) -> list[Leaf]:
+    """Returns files, links and submodules of a tree, in git's order.
+
+    Args:
+        tree: anything that git takes for one.
+        paths: which of them: what has one of these paths, or is in a directory that has; literally. None of them for all.
+        with_trees: whether directories are returned as well.
+
+    Raises:
+        GitError: it cannot be read.
+    """
+    options = ["-r", *(["-t"] if with_trees else [])]
+    if len(paths) <= _TREES_FEW:
+        return _listed(repository, options, tree, paths)
+    wanted = set(paths)
+    return [one for one in _listed(repository, options, tree, ()) if _is_within(one[0], wanted)]
+
+
+def leaf(repository: Repository, tree: str, path: bytes) -> Leaf | None:
+    """Returns what is at a path, which may be a directory; None where nothing is. Args and errors: as `leaves`."""
+    return next((one for one in _listed(repository, [], tree, [path]) if one[0] == path), None)
+
+
+def present(repository: Repository, tree: str, paths: Collection[bytes]) -> set[bytes]:
+    """Returns the paths of what `leaves` returns for some paths; nothing for none. Args and errors: as there."""
+    return {path for path, _, _ in leaves(repository, tree, paths)} if paths else set()
+
+
+def _listed(repository: Repository, options: list[str], tree: str, paths: Collection[bytes]) -> list[Leaf]:
+    words = ("--literal-pathspecs", "ls-tree", "-z", "--full-tree", *options, tree, "--", *map(os.fsdecode, paths))
+    return [(path, mode, oid.decode("ascii")) for mode, oid, path in _LINE.findall(repository.git.run(*words).out)]
+
+
+def _is_within(path: bytes, wanted: set[bytes]) -> bool:
+    while path and path not in wanted:
+        path = path.rpartition(b"/")[0]
+    return path != b""
+
+
+# What differs between two trees, path by path (git-diff-tree(1), raw format), and at how many paths that is.
+
 
 # A name without an end takes all that follows: it is not looked for again from each byte.
 _ENTRY = rb"([0-7]{5,6}) ([^\0/]++)(?:\0([\0-\xff]{%d})|\Z)"

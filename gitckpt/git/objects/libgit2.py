@@ -14,8 +14,8 @@ from gitckpt.git.objects import alternates
 from gitckpt.git.objects.encoding import OVERSIZED
 from gitckpt.git.objects.writer import ObjectWriter
 from gitckpt.git.repository import Repository
+from gitckpt.model import budget
 from gitckpt.model.errors import RepositoryError, WorktreeError
-from gitckpt.model.format import budget
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 from gitckpt.git.objects.writer import ObjectWriter
-from gitckpt.model.format import budget
+from gitckpt.model import budget
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
+
+    from gitckpt.git.objects.port import Objects
+    from gitckpt.git.repository import Repository
+
+
+# The adapter that reads through `git cat-file --batch-command`, and writes loose objects as git does. Imported by the hook.
 
 
 class Plumbing(ObjectWriter):
@@ -31,3 +37,31 @@ class Plumbing(ObjectWriter):
     def close(self) -> None:
         """See `Objects.close`."""
         self._repository.cat_file.close()
+
+
+# Which adapter serves the objects of a repository.
+
+
+def open_objects(repository: Repository, adapter: str = "auto") -> Objects:
+    """Returns the objects of a repository.
+
+    Args:
+        adapter: "libgit2", "plumbing", or "auto": libgit2 where it opens the repository, plumbing elsewhere.
+
+    Raises:
+        RepositoryError: libgit2 was asked for and cannot open the repository.
+        UsageError: there is no such adapter.
+    """
+    if adapter == "plumbing":
+        return Plumbing(repository)
+    from gitckpt.git.objects import libgit2
+    from gitckpt.model.errors import RepositoryError, UsageError
+
+    if adapter not in ("auto", "libgit2"):
+        raise UsageError(f"there is no adapter {adapter!r}", hint="adapters: auto, libgit2, plumbing")
+    try:
+        return libgit2.Libgit2(repository)
+    except RepositoryError:
+        if adapter == "libgit2":
+            raise
+        return Plumbing(repository)

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
     from typing import Protocol
 
-    from gitckpt.model.format import budget
+    from gitckpt.model import budget
 
     Item = tuple[str, bytes]
 

@@ -9,34 +9,42 @@ import contextlib
 import os
 import re
 import time
+from collections.abc import Mapping, Sequence
 
+from gitckpt.git import config
 from gitckpt.git.command import NO_HOOKS
+from gitckpt.git.files import premises
 from gitckpt.git.files.refs_stat import content_mark
 from gitckpt.git.filesystem import copied_within
-from gitckpt.git.objects.encoding import object_hash, oid_size
+from gitckpt.git.objects.diff import leaves
+from gitckpt.git.objects.encoding import FILES, GITLINK, object_hash, object_id, oid_size
 from gitckpt.git.process import DeadlinePassed, GitError
 from gitckpt.git.refs import LockHeld
-from gitckpt.git.worktree.complaints import TRIES, IndexWatch, failing_filters, filters_off, met_change
+from gitckpt.git.repository import Repository
+from gitckpt.git.worktree.administration import TRIES, IndexWatch, failing_filters, filters_off, met_change
 from gitckpt.model.errors import BusyError, WorktreeError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Collection, Iterable
     from types import TracebackType
     from typing import BinaryIO, Self, TypeAlias
 
     from gitckpt.git.process import Child, Completed
-    from gitckpt.git.repository import Repository
 
     IndexEntry: TypeAlias = tuple[bytes, bytes, str, int, bytes]
     """Path, mode, oid, stage, and git's tag: H; S for one to be skipped, M for one in conflict; small for one assumed to be unchanged."""
+
+
+# A private copy of a worktree's index, which git works on instead of the user's.
+
 
 # The extensions of other programs' indexes are not for this copy: split, it would leave shared files behind; a file system monitor or
 # the untracked cache would have to be believed, where looking is the point; and git 2.39 lists one file many times where it makes an
 # index sparse that has entries added in intent only.
 _PLAIN = (
     *("-c", "core.splitIndex=false", "-c", "core.untrackedCache=false", "-c", "index.sparse=false"),
-    *("-c", "core.fsync=none,pack,pack-metadata", *NO_HOOKS),  # loose objects are flushed side by side, before a ref leads to them
+    *("-c", "core.fsync=pack,pack-metadata,none", *NO_HOOKS),  # loose objects are flushed side by side, before a ref leads to them
     # What is larger goes into a pack, piece by piece: git holds the whole of a smaller file in memory, and 512 MB is its idea of small.
     *("-c", "core.bigFileThreshold=32m"),
 )
@@ -407,3 +415,198 @@ def _is_left_over(lock: str, directory: str) -> bool:
         if name.startswith("index.") and os.path.samestat(os.stat(path), found):
             return not is_alive(int(name.split(".")[1]))
     return False
+
+
+# Entries of an index that were added in intent only (`git add --intent-to-add`), whatever has become of their files.
+
+
+EXECUTABLE, LINK, REPOSITORY = b"100755", b"120000", GITLINK
+_FLAG = 0x20000000
+"""CE_INTENT_TO_ADD, as `git ls-files --debug` prints it."""
+
+_FEW = 100
+_INTENT_ENTRY = re.compile(
+    rb"([0-7]{6}) [0-9a-f]{40,64} 0\t([^\0]++)"
+    rb"(?:\0(?:  [a-z]{1,9}: [0-9a-z:\t ]{1,80}\n){4}"
+    rb"  size: \d{1,20}\tflags: ([0-9a-f]{1,16})\n|\Z)"
+)
+_ADD = ("add", "--sparse", "--intent-to-add", "--force", "--pathspec-from-file=-", "--pathspec-file-nul")
+
+
+def placeholder(object_format: str) -> bytes:
+    """Returns the oid that such entries have: that of the empty blob."""
+    return object_id("blob", b"", object_format).encode("ascii")
+
+
+def intended(index: PrivateIndex, paths: Collection[bytes]) -> dict[bytes, bytes]:
+    """Returns those of some entries that were added in intent only, with their modes as in trees.
+
+    Args:
+        paths: of entries that could be, as they have the oid of the empty blob.
+    """
+    if not paths:
+        return {}
+    words = [os.fsdecode(path) for path in paths] if len(paths) <= _FEW else []
+    listing = index.git("--literal-pathspecs", "ls-files", "--stage", "--debug", "-z", "--", *words)
+    wanted = set(paths)
+    entries = _INTENT_ENTRY.findall(listing)
+    return {path: mode for mode, path, flags in entries if path in wanted and int(flags or b"0", 16) & _FLAG}
+
+
+def forget_trees(index: PrivateIndex, paths: Collection[bytes]) -> None:
+    """Has git write the trees above some entries anew, without them.
+
+    Where the commit has an empty file, `git reset --hard` takes an entry in intent for that one, and keeps it among trees that it then
+    calls written.
+
+    Args:
+        paths: of entries that were added in intent only; they are not assumed to be unchanged.
+    """
+    index.update("--no-assume-unchanged", paths)  # of all that git does to an entry, this changes nothing else
+
+
+def add(index: PrivateIndex, paths: Collection[bytes], modes: Mapping[bytes, bytes]) -> None:
+    """Adds entries in intent only; others in the place of them, or of directories above them, go.
+
+    Git finds files of these names in a directory of our own: without a file it makes no such entry, and of the one in the worktree it
+    would take the mode, which may be another one by now.
+
+    Args:
+        paths: of the entries.
+        modes: as in trees, of those that are no plain files.
+
+    Raises:
+        GitError: git refuses a path.
+    """
+    if not paths:
+        return
+    wanted = sorted(set(paths))
+    oid = placeholder(index.repository.object_format)
+    index.put(b"100644 %s 0\t%s" % (oid, path) for path in wanted)  # git looks at the paths, which may have been fetched
+    index.update("--force-remove", wanted)
+    scratch = index.repository.scratch("intent")
+    try:
+        try:
+            for path in wanted:
+                whole = os.path.join(os.fsencode(scratch), path)
+                _stand_in(whole, modes.get(path), index.repository.object_format)
+        except OSError as error:
+            raise GitError(["add"], 1, f"{os.fsdecode(error.filename)}: {error.strerror}") from None
+        words = (f"--work-tree={scratch}", "-C", scratch, "-c", "core.fileMode=true", "-c", "core.symlinks=true")
+        index.git(*words, "--literal-pathspecs", *_ADD, data=b"\0".join(wanted))
+    finally:
+        premises.discard(scratch)
+
+
+def _stand_in(path: bytes, mode: bytes | None, object_format: str) -> None:
+    os.makedirs(os.path.dirname(path), exist_ok=True)
+    if mode == LINK:
+        os.symlink(b"nowhere", path)
+    elif mode == REPOSITORY:
+        _stand_in_repository(os.path.join(path, b".git"), object_format)
+    else:
+        with open(path, "wb") as file:
+            os.fchmod(file.fileno(), 0o700 if mode == EXECUTABLE else 0o600)
+
+
+def _stand_in_repository(git_dir: bytes, object_format: str) -> None:
+    """Make what git takes for a repository with a commit checked out."""
+    for name in (b"objects", b"refs"):
+        os.makedirs(os.path.join(git_dir, name))
+    config = "[core]\n\trepositoryformatversion = 1\n"
+    config += f"[extensions]\n\tobjectFormat = {object_format}\n"
+    head = placeholder(object_format) + b"\n"  # any oid will do
+    for name, content in ((b"config", config.encode("ascii")), (b"HEAD", head)):
+        with open(os.path.join(git_dir, name), "xb") as file:
+            file.write(content)
+
+
+# The settings of a sparse checkout (git-sparse-checkout(1)), kept with a snapshot and brought back with it.
+
+
+_NAMES = r"^(core\.sparsecheckout(cone)?|index\.sparse)$"
+_ALL = b"/*"
+
+
+def read(repository: Repository) -> bytes | None:
+    """Returns the settings of a worktree; None where its checkout is not sparse.
+
+    Args:
+        repository: seen from the worktree.
+    """
+    try:
+        with open(os.path.join(repository.git_dir, "info", "sparse-checkout"), "rb") as file:
+            patterns = file.read().splitlines()
+    except FileNotFoundError:
+        return None  # git itself takes every file then, whatever its configuration says
+    values = {name: config.is_on(found[-1]) for name, found in config.read(repository, _NAMES).items()}
+    if not values.get("core.sparsecheckout"):
+        return None
+    listed = repository.git.run(*NO_HOOKS, "sparse-checkout", "list").out
+    # Of patterns that it did not write itself, git says "disabling cone pattern matching", lists them as they are, and goes by them.
+    is_cone = values.get("core.sparsecheckoutcone") and _ALL in patterns and _ALL not in listed.splitlines()
+    words = ["cone" if is_cone else "no-cone", *(["index"] if values.get("index.sparse") else [])]
+    return " ".join(words).encode() + b"\n" + listed
+
+
+def bring_back(made: Repository, settings: bytes | None) -> None:
+    """Gives a worktree that has no files yet the settings of a snapshot.
+
+    Args:
+        made: seen from the worktree.
+        settings: as `read` returned them.
+
+    Raises:
+        GitError: git refuses them.
+    """
+    if settings is None:
+        if read(made) is not None:  # git gives a new worktree those of the one it is made from
+            made.git.run(*NO_HOOKS, "sparse-checkout", "disable")
+        return
+    head, _, listed = settings.partition(b"\n")
+    words = head.split()
+    cone = "--cone" if words[:1] == [b"cone"] else "--no-cone"
+    index = "--sparse-index" if b"index" in words else "--no-sparse-index"
+    made.git.run(*NO_HOOKS, "sparse-checkout", "set", cone, index, "--stdin", data=listed)
+
+
+# What would be ignored, were the files of a worktree those of a snapshot.
+
+
+RULES = b".gitignore"
+
+
+def rules_in(repository: Repository, tree: str) -> dict[bytes, str]:
+    """Returns the files of a tree that hold rules: oid by path."""
+    return {path: oid for path, mode, oid in leaves(repository, tree) if os.path.basename(path) == RULES and mode in FILES}
+
+
+def ignored_by(repository: Repository, rules: Mapping[bytes, str], paths: Sequence[bytes]) -> set[bytes]:
+    """Returns the paths that git would ignore by some rules (and those of the repository and the user, as everywhere).
+
+    Args:
+        rules: oids of the files that hold them, by path.
+        paths: relative to the top.
+    """
+    if not paths:
+        return set()
+    scratch = repository.scratch("rules")
+    try:
+        for path, oid in rules.items():
+            _write(os.path.join(os.fsencode(scratch), path), _content(repository, oid))
+        os.makedirs(scratch, exist_ok=True)
+        words = (f"--work-tree={scratch}", "-C", scratch, "check-ignore", "--no-index", "-z", "--stdin")
+        return set(repository.git.run(*words, data=b"\0".join(paths), ok=(0, 1)).out.split(b"\0")) - {b""}
+    finally:
+        premises.discard(scratch)
+
+
+def _content(repository: Repository, oid: str) -> bytes:
+    found = next(repository.cat_file.contents([oid]))
+    return found[2] if found else b""
+
+
+def _write(path: bytes, data: bytes) -> None:
+    os.makedirs(os.path.dirname(path), exist_ok=True)
+    with open(path, "wb") as file:
+        file.write(data)

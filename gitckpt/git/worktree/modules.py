@@ -12,10 +12,10 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 
 from gitckpt.git.command import Git
 from gitckpt.git.files import atomic
-from gitckpt.git.files.ref_files import may_be_there, plain
+from gitckpt.git.files.refs_stat import may_be_there, plain
 from gitckpt.git.filesystem import names_in
+from gitckpt.git.objects.diff import leaf, leaves
 from gitckpt.git.objects.encoding import GITLINK
-from gitckpt.git.objects.trees import leaf, leaves
 from gitckpt.git.process import LOCAL_ONLY, OFFLINE, environment, git_executable, run
 from gitckpt.git.repository import Repository
 from gitckpt.git.worktree import administration

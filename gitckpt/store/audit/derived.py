@@ -7,11 +7,9 @@ from collections.abc import Iterable, Iterator
 from operator import attrgetter
 
 from gitckpt.git.notes import Notes
-from gitckpt.model import ids
-from gitckpt.model.format import note
+from gitckpt.model import ids, note
 from gitckpt.store import notes
-from gitckpt.store.audit.inventory import Evidence, Flaw, Link, mendable
-from gitckpt.store.audit.table import SheetRow
+from gitckpt.store.audit.inventory import Evidence, Flaw, Link, SheetRow, mendable
 from gitckpt.store.checkpoints import Checkpoints
 from gitckpt.store.records import entry, index, layout
 from gitckpt.store.records.entry import Entry

@@ -9,17 +9,17 @@ from gitckpt.git import config, leftovers
 from gitckpt.git.command import require_git
 from gitckpt.git.repository import Repository
 from gitckpt.model import times
+from gitckpt.model.arguments import closest, first_of, shell_word
 from gitckpt.model.checkpoint import HOOK_TRIGGERS
-from gitckpt.model.finding import Finding
-from gitckpt.model.names import closest, first_of, shell_word
+from gitckpt.model.errors import Finding
 from gitckpt.model.values import dataclass
-from gitckpt.store import log, remotes
+from gitckpt.store import log, setup
 from gitckpt.store.audit import inventory, objects, worktrees
 from gitckpt.store.checkpoints import Checkpoints
 from gitckpt.store.config import settings
 from gitckpt.store.config.file import ConfigError
 from gitckpt.store.hooks import installation
-from gitckpt.store.records import layout, locks
+from gitckpt.store.records import heads, layout
 from gitckpt.store.records.entry import Problem, Query
 from gitckpt.store.retention import maintenance, sweep
 from gitckpt.store.roster import Roster
@@ -92,7 +92,7 @@ def examine(store: Checkpoints, version: tuple[int, ...]) -> list[Finding]:
     broken = [*inventory.broken(store.repository, listing.complaint), *inventory.in_the_way(store.repository, listing.barring)]
     return [
         *installation.inspect(store.repository, version=version),
-        *remotes.inspect(store.repository),
+        *setup.inspect(store.repository),
         *_settings(store),
         *_unknown(store.repository),
         *_tracked_settings(store.repository),
@@ -198,7 +198,7 @@ def _rewritten(store: Checkpoints) -> list[Finding]:
 
 def _locks(store: Checkpoints) -> list[Finding]:
     repository = store.repository
-    places = [*locks.there(repository), *_locks_of_others(repository)]
+    places = [*heads.there(repository), *_locks_of_others(repository)]
     left = leftovers.left_locks(repository, places)
     now = store.clock() // times.MICRO
     findings = []
@@ -208,7 +208,7 @@ def _locks(store: Checkpoints) -> list[Finding]:
         if path not in left and age <= _STALE_AFTER:
             continue
         said = "and no git that runs here can have made it" if path in left else "most likely a crash left it behind"
-        after = "; whoever needs it next removes it" if path in left and locks.is_ours(repository, path) else ""
+        after = "; whoever needs it next removes it" if path in left and heads.is_ours(repository, path) else ""
         sentence = f"is {times.age_text(max(age, 0) * times.MICRO)} old, {said}{after}"
         findings.append(Finding("stale-lock", path, sentence, f"make sure that no git runs here, then: rm {shell_word(path)}"))
     return findings
@@ -216,5 +216,5 @@ def _locks(store: Checkpoints) -> list[Finding]:
 
 def _locks_of_others(repository: Repository) -> list[str]:
     """Returns the paths of the locks that are neither of refs of ours nor of another tool's beside them."""
-    others = (path for path in leftovers.lock_files(repository) if not locks.is_ours(repository, path))
+    others = (path for path in leftovers.lock_files(repository) if not heads.is_ours(repository, path))
     return [path for path in others if not layout.is_foreign(os.path.relpath(path, repository.common_dir).removesuffix(".lock"))]

@@ -8,29 +8,24 @@ from __future__ import annotations
 import os
 from collections.abc import Collection, Iterator, Mapping
 
-from gitckpt.git import damage
+from gitckpt.git import damage, graph
 from gitckpt.git.contents import bounds
-from gitckpt.git.contents.bounds import UnsoundSnapshot
-from gitckpt.git.contents.tree_check import Census
-from gitckpt.git.graph import connectivity, kinds, partial, reachability
+from gitckpt.git.contents.bounds import Census, UnsoundSnapshot
 from gitckpt.git.objects.encoding import DIRECTORY, MalformedTree, decode_tree
 from gitckpt.git.process import GitError
 from gitckpt.git.refs import Update
 from gitckpt.git.repository import BRANCHES, Repository
-from gitckpt.git.worktree import administration, rewrites
-from gitckpt.model import ids
-from gitckpt.model.errors import CkptError
-from gitckpt.model.finding import Finding
-from gitckpt.model.format import budget
-from gitckpt.model.names import shell_word
+from gitckpt.git.worktree import administration, operation
+from gitckpt.model import budget, ids
+from gitckpt.model.arguments import shell_word
+from gitckpt.model.errors import CkptError, Finding
 from gitckpt.model.values import dataclass
-from gitckpt.store.audit.inventory import KINDS, Evidence, Flaw, Linked, lasting, mendable
-from gitckpt.store.audit.table import SheetRow
+from gitckpt.store import submodules
+from gitckpt.store.audit.inventory import KINDS, Evidence, Flaw, Linked, SheetRow, lasting, mendable
 from gitckpt.store.checkpoints import Checkpoints
 from gitckpt.store.records import keep, layout
 from gitckpt.store.roster import Roster
 from gitckpt.store.snapshot import manifest
-from gitckpt.store.submodules import keeper
 
 _ANEW = "git fetch --refetch --no-tags REMOTE"
 """A plain fetch says which commits are here, and the other side leaves out all that they lead to."""
@@ -65,7 +60,7 @@ def audit_objects(
     """
     lost = {*damaged, *damage.unreadable(store.repository, sorted(empty))}
     roots = _Roots(evidence, only)
-    lacking = connectivity.lacking(store.repository, store.objects, roots, lost, with_history=only is None)
+    lacking = graph.lacking(store.repository, store.objects, roots, lost, with_history=only is None)
     flaws = [lasting("objects-unreadable", layout.OWN[1], lacking.complaint, "see what is wrong: git fsck")] if lacking.complaint else []
     rewritten: Mapping[str, str] | None = None
     for at in evidence.places() if only is None else sorted(only):
@@ -78,7 +73,7 @@ def audit_objects(
             continue
         commit = record.holds.get(layout.KEEP)
         if rewritten is None:
-            rewritten = rewrites.filtered(store.repository)
+            rewritten = operation.filtered(store.repository)
         if commit in gone and commit in rewritten:
             flaws.append(_rewritten(record, commit))
         else:
@@ -127,10 +122,10 @@ class _Roots:
 
 
 def _incomplete(record: SheetRow, oids: list[str], *, lacks_commit: bool) -> Flaw:
-    names = ", ".join(oids[: connectivity.SHOWN]) + (" and others" if len(oids) > connectivity.SHOWN else "")
+    names = ", ".join(oids[: graph.SHOWN]) + (" and others" if len(oids) > graph.SHOWN else "")
     sentence = f"{names} {'is' if len(oids) == 1 else 'are'} missing or damaged, which its files or history need"
     kept = f"git fetch --no-tags --no-prune REMOTE '{layout.KEEP}*:{layout.KEEP}*'"
-    fetch = kept if lacks_commit else " ".join([_ANEW, *oids[: connectivity.SHOWN]])
+    fetch = kept if lacks_commit else " ".join([_ANEW, *oids[: graph.SHOWN]])
     cure = f"fetch from a clone that has it: {fetch}; or give it up: git ckpt remove {record.id[: ids.SHORT]}"
     return lasting("objects-missing", record.ref, sentence, cure)
 
@@ -160,7 +155,7 @@ def _snapshots(evidence: Evidence) -> Iterator[tuple[str, str]]:
 def _problems(store: Checkpoints, trees: set[str]) -> Iterator[tuple[str, str]]:
     """Yields what is wrong, by snapshot; each tree that they share is read once."""
     repository, roots = store.repository, sorted(trees)
-    is_whole = partial.promisor(repository) is None
+    is_whole = graph.promisor(repository) is None
     census = Census(repository, roots, lambda trees: trees if is_whole else _there(repository, trees))
     for tree, found in zip(roots, repository.cat_file.contents(roots), strict=True):
         try:
@@ -182,7 +177,7 @@ def _problems(store: Checkpoints, trees: set[str]) -> Iterator[tuple[str, str]]:
 
 def _there(repository: Repository, trees: list[str]) -> list[str]:
     """Returns those of some trees that are there, without fetching any."""
-    odd = kinds.unlike(repository, trees, "tree")
+    odd = graph.unlike(repository, trees, "tree")
     return [tree for tree in trees if odd.get(tree, "tree") is not None]
 
 
@@ -233,7 +228,7 @@ def pointing_nowhere(repository: Repository) -> list[Finding]:
     What else their history lacks is for `git fsck`.
     """
     tips = _tips(repository)
-    gone = {oid for oid, kind in kinds.unlike(repository, sorted({oid for oid, _ in tips.values()}), "commit").items() if kind is None}
+    gone = {oid for oid, kind in graph.unlike(repository, sorted({oid for oid, _ in tips.values()}), "commit").items() if kind is None}
     lost = {name: tip for name, tip in tips.items() if tip[0] in gone}
     if not lost:
         return []
@@ -275,8 +270,8 @@ def _of_submodules(repository: Repository, evidence: Evidence) -> Iterator[Flaw]
     """Yields what is wrong with the checkpoints of submodules; of each that several checkpoints name, once."""
     seen = set()
     for record in evidence.rich():
-        for checkpoint, path in keeper.named_by([record.submodules]).items():
-            problem = keeper.problem(repository, path, checkpoint) if checkpoint not in seen else None
+        for checkpoint, path in submodules.named_by([record.submodules]).items():
+            problem = submodules.problem(repository, path, checkpoint) if checkpoint not in seen else None
             seen.add(checkpoint)
             if problem is not None:
                 place = shell_word(os.fsdecode(path))
@@ -342,8 +337,8 @@ def _of_commits(repository: Repository, evidence: Evidence) -> Iterator[Flaw]:
     linked = Linked(evidence)
     needed = right.intersection(linked)
     try:
-        lost = reachability.unreached(repository.git, linked, right)
-        useful = reachability.above(repository.git, right - needed, linked)
+        lost = graph.unreached(repository.git, linked, right)
+        useful = graph.above(repository.git, right - needed, linked)
         is_whole = not right & gone
     except GitError:
         is_whole = False

@@ -5,18 +5,16 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from gitckpt.git.refs import Update
+from gitckpt.model import codec
 from gitckpt.model import phase as phases
+from gitckpt.model.arguments import shell_word
 from gitckpt.model.checkpoint import PHASE
 from gitckpt.model.errors import InvalidCheckpoint, NewerCheckpoint
-from gitckpt.model.names import shell_word
-from gitckpt.model.readers import codec
 from gitckpt.model.values import dataclass
-from gitckpt.store.audit.inventory import Evidence, Flaw, lasting, mendable
-from gitckpt.store.audit.table import SheetRow
+from gitckpt.store.audit.inventory import Evidence, Flaw, SheetRow, lasting, mendable
 from gitckpt.store.checkpoints import Checkpoints
-from gitckpt.store.leases.lease import parse
-from gitckpt.store.records import keep, keys, layout
-from gitckpt.store.records.removal import remover
+from gitckpt.store.leases.leases import parse
+from gitckpt.store.records import keep, keys, layout, remover
 
 _GAP = "fetch what is missing from a clone that has it; or give up what is left of it: git ckpt verify --repair"
 _FETCH = "fetch what is missing from a clone that has it; where somebody removed it, nothing is wrong"

@@ -15,18 +15,16 @@ from gitckpt.git.objects.encoding import object_id
 from gitckpt.git.process import GitError
 from gitckpt.git.refs import LockHeld, RefMoved
 from gitckpt.git.worktree import administration
-from gitckpt.model.errors import WorktreeError
-from gitckpt.model.finding import Finding
-from gitckpt.model.format.note import link_id
+from gitckpt.model.errors import Finding, WorktreeError
+from gitckpt.model.note import link_id
 from gitckpt.model.values import dataclass, replace
 from gitckpt.store import notes
 from gitckpt.store.audit import derived, inventory, objects, runs
 from gitckpt.store.audit import worktrees as audit_worktrees
 from gitckpt.store.audit.inventory import Flaw, Link
 from gitckpt.store.checkpoints import Checkpoints
-from gitckpt.store.records import index, layout
-from gitckpt.store.records.removal import ends
-from gitckpt.store.worktrees import scaffold
+from gitckpt.store.records import index, keep, layout
+from gitckpt.store.worktrees import ownership
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -198,13 +196,13 @@ def mend(store: Checkpoints, flaws: Sequence[Flaw]) -> list[str]:
                     keeps_more |= any(update.ref.startswith(layout.KEEP) for update in flaw.updates)
         if keeps_more:
             with contextlib.suppress(RefMoved, LockHeld):
-                ends.settle(store.repository, store.refs.update, store.index.commits)
+                keep.settle(store.repository, store.refs.update, store.index.commits)
         links = [flaw.link for flaw in flaws if flaw.link is not None]
         if links:
             _write_links(store, links)
     for flaw in flaws:
         if flaw.scaffold:
-            scaffold.discard(store.repository, flaw.scaffold)
+            ownership.discard(store.repository, flaw.scaffold)
         if flaw.worktree:
             refused += _forget(store, *flaw.worktree)
     if any(flaw.in_index for flaw in flaws):

@@ -12,13 +12,13 @@ from gitckpt.git.files import mounts
 from gitckpt.git.filesystem import names_in
 from gitckpt.git.repository import Repository
 from gitckpt.git.worktree import administration
-from gitckpt.model.finding import Finding
-from gitckpt.model.names import shell_word
+from gitckpt.model.arguments import shell_word
+from gitckpt.model.errors import Finding
 from gitckpt.store.audit.inventory import REPAIR, Evidence, Flaw, lasting
 from gitckpt.store.checkpoints import Checkpoints
 from gitckpt.store.records import layout
-from gitckpt.store.records.owner import Owner
-from gitckpt.store.worktrees import leftover, opener, ownership, resumption, scaffold
+from gitckpt.store.records.layout import Owner
+from gitckpt.store.worktrees import opener, ownership, resumption
 
 
 def audit(store: Checkpoints, evidence: Evidence) -> tuple[list[Flaw], int]:
@@ -29,7 +29,7 @@ def audit(store: Checkpoints, evidence: Evidence) -> tuple[list[Flaw], int]:
         (git_dir, path) for git_dir, path in administration.registered(repository) if _is_ours(git_dir) and ownership.BEING_MADE not in path
     ]
     flaws = [flaw for git_dir, path in ours if (flaw := _of_one(store, git_dir, path, evidence, root)) is not None]
-    for directory in scaffold.abandoned(repository):
+    for directory in ownership.abandoned(repository):
         sentence = "whoever made a worktree there was killed; git gc may fail as long as git keeps it"
         flaws.append(Flaw(Finding("worktree-unfinished", directory, sentence, REPAIR), scaffold=directory))
     named = {flaw.finding.object for flaw in flaws}
@@ -132,7 +132,7 @@ def can_be_forgotten(repository: Repository, git_dir: str, path: str, linked: It
     is_default = os.path.realpath(os.path.dirname(path)) == os.path.realpath(place)
     if not is_default or not ownership.is_gone(repository, git_dir, path):
         return False
-    return leftover.holds_nothing(Repository(git_dir, None, repository.object_format), linked)
+    return resumption.holds_nothing(Repository(git_dir, None, repository.object_format), linked)
 
 
 def _gone(owner: Owner, evidence: Evidence) -> str | None:

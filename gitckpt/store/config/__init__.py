@@ -4,9 +4,5 @@ A file of the tree may only tighten by itself; where it loosens anything, `git c
 
 Doors:
     settings: what applies to a repository; the names of the tables that others read.
-    committed: the file that a run would begin with.
-    rules: the same for commands, which tell what does not apply.
-    approval: the digests of what was allowed here.
     file: a file as tables, and the error that tells all that is wrong with it.
-    table: reads the keys of one table, and notes each mistake.
 """

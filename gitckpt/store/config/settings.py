@@ -4,31 +4,208 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Collection, Mapping
+import sys
+from collections.abc import Callable, Collection, Mapping
 
 from gitckpt.git import config
 from gitckpt.git.contents import attributes
 from gitckpt.git.files import premises
+from gitckpt.git.objects.diff import leaf
+from gitckpt.git.objects.encoding import FILES
 from gitckpt.git.repository import Repository
 from gitckpt.git.worktree.administration import main_worktree
-from gitckpt.model import times
-from gitckpt.model.errors import CkptError, UsageError
-from gitckpt.model.format import budget
-from gitckpt.model.names import first_of
+from gitckpt.model import budget, times
+from gitckpt.model.arguments import first_of
+from gitckpt.model.errors import CkptError, NotFoundError, UsageError
 from gitckpt.model.policy import Policy
 from gitckpt.model.values import dataclass, replace
-from gitckpt.store.config import keys
-from gitckpt.store.config.file import OBEYED, ConfigError, ConfigFile, read_file, text_of
-from gitckpt.store.config.keys import KEYS
-from gitckpt.store.config.table import Mistakes, Table, name_problem
-from gitckpt.store.snapshot.limits import Limits
+from gitckpt.store.config.file import OBEYED, ConfigError, ConfigFile, Mistakes, Table, name_problem, read_file, text_of
+from gitckpt.store.snapshot.limits import MB, Limits, size_text
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
+
+# The keys of `gitckpt.toml` that settings read, with their built-in values.
+
+
+ALL, NONE = "all", "none"
+"""Which submodules are captured."""
+
+_LISTS = ("ckpt.include", "ckpt.secrets")
+_COUNTS = ("ckpt.keeplast", "ckpt.safetykeeplast")
+_SIZES = {"": 1, "B": 1, "KB": 1000, "MB": MB, "GB": 1000 * MB, "KIB": 1 << 10, "MIB": 1 << 20, "GIB": 1 << 30}
+
+
+class Key:
+    """A key of the file.
+
+    Args:
+        setting: the setting of git that overrides it.
+        read: reads it from a table; returns the last argument where it is not there.
+        usual: the built-in value.
+        tighter: returns the tighter of two values: it keeps longer, or captures less. The first
+            one where neither is.
+        written: a value as it stands in the file.
+    """
+
+    def __init__(
+        self,
+        setting: str,
+        read: Callable[[Table, str, Any], Any],
+        usual: Any,
+        tighter: Callable[[Any, Any], Any],
+        written: Callable[[Any], Any] = lambda value: value,
+    ) -> None:
+        self.setting = setting
+        self.read = read
+        self.usual = usual
+        self.tighter = tighter
+        self.written = written
+
+
+def own_keys(name: str, values: list[str]) -> object:
+    """Returns what the values of a setting of git stand for."""
+    if name in _LISTS:
+        return list(filter(None, values))
+    last = values[-1]
+    return int(last) if name in _COUNTS and last.isascii() and last.isdigit() else last
+
+
+def _count(table: Table, key: str, default: int) -> int:
+    return table.count(key, default, most=sys.maxsize)
+
+
+def _size(table: Table, key: str, default: int | None) -> int | None:
+    value = table.values.get(key)
+    if value is None:
+        return default
+    text = str(value).strip() if type(value) in (int, str) else ""
+    digits = text.rstrip("BKMGIbkmgi ")
+    factor = _SIZES.get(text[len(digits) :].strip().upper())
+    if not (digits.isascii() and digits.isdigit()) or factor is None:
+        return table.wrong(key, 'a size such as "50 MB"', value, default)
+    return int(digits) * factor
+
+
+def _submodules(table: Table, key: str, default: str) -> str:
+    return table.choice(key, (ALL, NONE), default)
+
+
+def _patterns(table: Table, key: str, default: tuple[str, ...]) -> tuple[str, ...]:
+    value = table.values.get(key)
+    if value is None:
+        return default
+    if not isinstance(value, list) or not all(isinstance(item, str) and item for item in value):
+        return table.wrong(key, 'a list of patterns such as ["*.pem"]', value, default)
+    return tuple(value)
+
+
+def _all_of_both(secrets: tuple[str, ...], others: tuple[str, ...]) -> tuple[str, ...]:
+    known = {pattern.lower() for pattern in secrets}
+    return (*secrets, *(pattern for pattern in others if pattern.lower() not in known))
+
+
+def _nothing_new(include: tuple[str, ...], other: tuple[str, ...]) -> tuple[str, ...]:
+    # Patterns may take each other back, so only no pattern at all is known to be tighter.
+    return include if include == other else ()
+
+
+_POLICY, _LIMITS = Policy(), Limits()
+
+KEYS: Mapping[str, Key] = {
+    "retention.older_than": Key("ckpt.olderthan", Table.age, _POLICY.older_than, max, times.length_text),
+    "retention.keep_last": Key("ckpt.keeplast", _count, _POLICY.keep_last, max),
+    "retention.rewritten_older_than": Key("ckpt.rewrittenolderthan", Table.age, _POLICY.rewritten_older_than, max, times.length_text),
+    "retention.hourly_after": Key("ckpt.hourlyafter", Table.age, _POLICY.hourly_after, max, times.length_text),
+    "retention.daily_after": Key("ckpt.dailyafter", Table.age, _POLICY.daily_after, max, times.length_text),
+    "retention.runs_older_than": Key("ckpt.runsolderthan", Table.age, _POLICY.runs_older_than, max, times.length_text),
+    "retention.safety_older_than": Key("ckpt.safetyolderthan", Table.age, _POLICY.safety_older_than, max, times.length_text),
+    "retention.safety_keep_last": Key("ckpt.safetykeeplast", _count, _POLICY.safety_keep_last, max),
+    "snapshot.include": Key("ckpt.include", _patterns, _LIMITS.include, _nothing_new, list),
+    "snapshot.max_file_size": Key("ckpt.maxfilesize", _size, _LIMITS.max_file_size, min, size_text),
+    "snapshot.secrets": Key("ckpt.secrets", _patterns, _LIMITS.secrets, _all_of_both, list),
+    "snapshot.submodules": Key("ckpt.submodules", _submodules, ALL, max),  # "none" is greater than "all"
+    "snapshot.timeout": Key("ckpt.snapshottimeout", Table.age, round(_LIMITS.timeout * times.MICRO), min, times.length_text),
+}
+"""The keys of the file, by table."""
+
+WORKTREE_DIR = "ckpt.worktreedir"
+
+
+# Remember what was allowed in this clone, as digests in the private directory, a line each.
+
+
+APPROVAL_FILE = "allowed"
+
+
+def digest_of(kind: str, value: Any) -> str:
+    """Return the digest of a value that JSON can write."""
+    import hashlib  # neither is needed where the file loosens nothing
+    import json
+
+    return hashlib.sha256(json.dumps([kind, value]).encode("utf-8")).hexdigest()
+
+
+def path_approval(repository: Repository) -> str:
+    """Return the path of the file of digests, whether it exists or not."""
+    return os.path.join(repository.private_dir, APPROVAL_FILE)
+
+
+def approved(repository: Repository) -> frozenset[str]:
+    """Return the allowed digests; none where the file cannot be read."""
+    try:
+        with open(path_approval(repository), encoding="ascii", errors="replace", opener=premises.create) as file:
+            return frozenset(file.read().split())
+    except OSError:
+        return frozenset()
+
+
+def note(repository: Repository, digests: Collection[str]) -> None:
+    """Allow digests in all worktrees of this clone, and flush them to the disk.
+
+    Raises:
+        CkptError: they cannot be written.
+    """
+    from gitckpt.git import fsync
+
+    # The line end comes first: after a line that a power cut tore, the next digest is still whole.
+    lines = "".join(f"\n{digest}" for digest in digests)
+    repository.make_private_dir()
+    try:
+        with open(path_approval(repository), "a", encoding="ascii", opener=premises.create) as file:
+            file.write(lines)
+            file.flush()
+            os.fsync(file.fileno())
+        fsync.flush([repository.private_dir, repository.common_dir])
+    except OSError as error:
+        raise CkptError(f"cannot write {path_approval(repository)}: {error.strerror}") from None
+
+
+def forget(repository: Repository) -> bool:
+    """Allow nothing any more; tell whether anything was allowed.
+
+    Raises:
+        CkptError: the file cannot be written.
+    """
+    try:
+        with open(path_approval(repository), "r+", encoding="ascii", errors="replace", opener=premises.create) as file:
+            was_any = bool(file.read().strip())
+            file.truncate(0)
+            os.fsync(file.fileno())
+    except FileNotFoundError:
+        return False
+    except OSError as error:
+        raise CkptError(f"cannot write {path_approval(repository)}: {error.strerror}") from None
+    return was_any
+
+
+# Settings: `gitckpt.toml` at the top of the worktree (committed, for everybody), overridden by `git config ckpt.*` (for one clone).
+
+
 FILE = OBEYED
-NAMES = (*(key.setting for key in KEYS.values()), keys.WORKTREE_DIR)
+NAMES = (*(key.setting for key in KEYS.values()), WORKTREE_DIR)
 """The settings of git that `read` knows, as git spells them."""
 
 _SETTINGS = """\
@@ -184,7 +361,7 @@ def read(repository: Repository, file: ConfigFile | None = None) -> Settings:
 def _owned(own: Mapping[str, list[str]]) -> tuple[dict[str, Any], UsageError | None]:
     """Return what git's configuration sets of each key, and its first bad value."""
     mistakes = Mistakes("")
-    said = {name: keys.own(name, values) for name, values in own.items()}
+    said = {name: own_keys(name, values) for name, values in own.items()}
     table = Table(said, (), "git config", mistakes)
     owned = {}
     for name, key in KEYS.items():
@@ -287,12 +464,12 @@ def _loosened(repository: Repository, file: ConfigFile, said: Mapping[str, Any],
                 values[_key_of(name)] = (times.length_text(age), times.length_text(strict[_RUNS]))
     if not values:
         return None
-    from gitckpt.store.config import approval  # seldom
+    # seldom
 
     # Of all values together: an age may be harmless only beside a large `keep_last`.
     ages = [(name, value) for name, (value, _) in values.items() if name not in said]
-    digest = approval.digest_of("settings", [*sorted(said.items()), *sorted(ages)])
-    return Loosening(values, digest, digest in approval.approved(repository))
+    digest = digest_of("settings", [*sorted(said.items()), *sorted(ages)])
+    return Loosening(values, digest, digest in approved(repository))
 
 
 def _key_of(pipeline: str) -> str:
@@ -303,9 +480,9 @@ def _settings(values: Mapping[str, Any], own: Mapping[str, list[str]], read_all:
     policy, limits = (
         {name.partition(".")[2]: values[name] for name in KEYS if name.startswith(table)} for table in (_RETENTION, _SNAPSHOT)
     )
-    limits["submodules"] = limits["submodules"] == keys.ALL
+    limits["submodules"] = limits["submodules"] == ALL
     limits["timeout"] /= times.MICRO
-    worktree_dir = own[keys.WORKTREE_DIR][-1] if keys.WORKTREE_DIR in own else None
+    worktree_dir = own[WORKTREE_DIR][-1] if WORKTREE_DIR in own else None
     return Settings(Policy(**policy), Limits(**limits, configured=attributes.Configured.of(read_all)), worktree_dir)
 
 
@@ -355,3 +532,82 @@ def is_template(path: str) -> bool:
         return text_of(path) == TEMPLATE
     except UsageError:
         return False
+
+
+# `gitckpt.toml` as a commit has it: what the worktree of a run begins with, which may be another one than the file that is seen here.
+
+
+_SHORT = 10
+
+
+def require_correct(repository: Repository, commit: str) -> None:
+    """Raises `ConfigError` where the settings that a commit has have mistakes; each is named, with the file to correct.
+
+    Args:
+        repository: seen from where a run is started.
+        commit: what its worktree begins with; "" for an unborn branch.
+    """
+    name = f"{commit}:{FILE}"
+    (found,) = repository.cat_file.contents([name], budget.FILE.size) if commit else (None,)
+    if found is None or found[1] != "blob":
+        return  # no file, or one that says itself what is wrong with it, once it is there
+    if _mistakes(repository, name, found[2]) is None:
+        return
+    # Only now, as that takes processes: it may be a link, and a filter may make something else of it.
+    at_top = leaf(repository, commit, os.fsencode(FILE))
+    if at_top is None or at_top[1] not in FILES:
+        return
+    error = _mistakes(repository, name, repository.git.run("cat-file", "--filters", name).out)
+    if error is not None:
+        raise ConfigError(f"{commit[:_SHORT]}:{FILE}", error.mistakes, _cure(repository, commit))
+
+
+def _mistakes(repository: Repository, name: str, data: bytes) -> ConfigError | None:
+    try:
+        file = ConfigFile(data.decode("utf-8", "surrogateescape"), name)
+        error = read(repository, file).error
+    except ConfigError as not_toml:
+        error = not_toml
+    return error if isinstance(error, ConfigError) else None
+
+
+def _cure(repository: Repository, commit: str) -> str:
+    where = path(repository) or FILE
+    cure = f"a run begins with that file: correct {where}, commit it, and start again"
+    try:
+        is_base = repository.commit("HEAD") != commit
+    except NotFoundError:  # the branch is unborn, as in a bare repository that others push to
+        is_base = True
+    return f"{cure}; or begin with another commit: --base REV" if is_base else cure
+
+
+# The settings for commands: what of the file does not apply is told once.
+
+
+class Rules:
+    """The settings of a repository, read when they are needed.
+
+    Args:
+        repository: as seen from one of its worktrees.
+        tell: is given each sentence about the settings once.
+    """
+
+    def __init__(self, repository: Repository, tell: Callable[[str], object]) -> None:
+        self._repository = repository
+        self._tell = tell
+        self._told: set[str] = set()
+
+    def limits(self) -> Limits:
+        """Return the limits of captures as they are now."""
+        return self.read().limits
+
+    def read(self) -> Settings:
+        """Return the settings as they are now."""
+        # not every record needs them
+
+        found = read(self._repository)
+        for sentence in filter(None, (found.problem, found.notice)):
+            if sentence not in self._told:
+                self._told.add(sentence)
+                self._tell(sentence)
+        return found

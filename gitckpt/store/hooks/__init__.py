@@ -2,5 +2,5 @@
 
 Doors:
     installation: puts them in, takes them out, and tells what became of them.
-    events: which ones there are.
+    files: which ones there are.
 """

@@ -2,30 +2,375 @@
 
 from __future__ import annotations
 
+import fnmatch
 import os
+import re
 import sys
 from contextlib import ExitStack
 
 from gitckpt.git import config
-from gitckpt.model.errors import UsageError
-from gitckpt.model.finding import Finding
+from gitckpt.git.files import regular
+from gitckpt.model import budget
+from gitckpt.model.errors import Finding, UsageError
 from gitckpt.model.values import dataclass
-from gitckpt.store.hooks import files, git_settings, managers
-from gitckpt.store.hooks.events import EVENTS
-from gitckpt.store.hooks.files import PACKAGE_DIR, Pin
-from gitckpt.store.hooks.git_settings import HookSettings, default_directory, hooks_directory, installed_directory
+from gitckpt.store.hooks import files
+from gitckpt.store.hooks.files import EVENTS, PACKAGE_DIR, PRE_COMMIT_ARGUMENTS, Pin, without_blocks
+from gitckpt.store.records.layout import NOTES
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from gitckpt.git.repository import Repository
     from gitckpt.store.hooks.files import FileChange, HookFile
-    from gitckpt.store.hooks.managers import Manager
+
+
+# The settings of git behind the hooks: which of them are gitckpt's, and how a change of them is taken back.
+
+
+MODE = "ckpt.hooks"
+CHOSEN = "ckpt.hooksChosen"
+"""Whether a person chose the mode, so that it outlasts the next `git ckpt init`."""
+DIRECTORY = "ckpt.hooksDirectory"
+"""Where the hook files went, unless that is `hooks` in the common directory."""
+SET_BY_INIT = "ckpt.setByInit"
+"""Names of what the user did not have before us, and what goes with us."""
+
+REWRITE_REF = "notes.rewriteRef"
+_REWRITE_MODE = "notes.rewriteMode"
+OUR_NOTES = f"{NOTES[:-1]}[{NOTES[-1]}]"
+"""A pattern that matches our notes alone: as long as a ref is not there, git warns at each amend where it is named; not of a pattern."""
+_CRUFT_PACKS = "gc.cruftPacks"
+"""Whether git keeps garbage in packs, for the two weeks that it is kept: git before 2.41 makes each object a file, and warns of them."""
+MADE_DIRECTORY = "hooks directory"
+
+_SORTED_UNION = "cat_sort_uniq"
+VALUES = ((REWRITE_REF, OUR_NOTES), (REWRITE_REF, NOTES), (_REWRITE_MODE, _SORTED_UNION), (_CRUFT_PACKS, "true"))
+"""What `init` sets, or once set, and `uninit` takes out again where nobody has changed it."""
+
+
+class HookSettings:
+    """The repository's own settings for hooks and notes."""
+
+    def __init__(self, repository: Repository) -> None:
+        self._repository = repository
+        self._everywhere = config.read(repository, r"^(notes\.rewrite|gc\.cruftpacks$)")
+        # Alone: what a person set for all repositories is not ours to change or to restore.
+        self._values = config.read_local(repository, r"^(ckpt\.|notes\.rewrite|gc\.cruftpacks$|hook\.gitckpt-)")
+
+    def all(self, name: str) -> list[str]:
+        """Returns the values of a name."""
+        return self._values.get(_canonical(name), [])
+
+    def last(self, name: str) -> str | None:
+        """Returns the value that counts; None where the name is not set."""
+        values = self.all(name)
+        return values[-1] if values else None
+
+    def rewrites_notes(self) -> bool:
+        """Tells whether git carries our notes through amend and rebase."""
+        patterns = self.all(REWRITE_REF) + self._everywhere.get(REWRITE_REF.lower(), [])
+        return any(fnmatch.fnmatchcase(NOTES, pattern) for pattern in patterns)
+
+    def rewrites_other_notes(self) -> bool:
+        """Tells whether a person has settled, for this repository or for all, how git carries notes of their own."""
+        others = [ref for ref in self._everywhere.get(REWRITE_REF.lower(), []) if ref not in (NOTES, OUR_NOTES)]
+        return bool(others or self._everywhere.get(_REWRITE_MODE.lower()))
+
+    def keeps_garbage_together(self) -> bool:
+        """Tells whether somebody has said, for this repository or for all, how git keeps what nothing leads to."""
+        return _CRUFT_PACKS.lower() in self._everywhere
+
+    def set(self, name: str, value: str, undo: ExitStack) -> bool:
+        """Gives a name one value; returns whether it had another."""
+        before = self.all(name)
+        if before == [value]:
+            return False
+        self.drop(name, undo)
+        self.add(name, value, undo)
+        return True
+
+    def add(self, name: str, value: str, undo: ExitStack) -> None:
+        """Gives a name one more value, unless it has it."""
+        if value not in self.all(name):
+            undo.callback(config.unset, self._repository, name, value)  # first: it may be written, and the disk fail to flush it
+            config.write(self._repository, name, value, add=True)
+            self._values.setdefault(_canonical(name), []).append(value)
+
+    def drop(self, name: str, undo: ExitStack, value: str | None = None) -> bool:
+        """Takes a name away, or one of its values; returns whether it was there."""
+        before = self.all(name)
+        gone = [each for each in before if value in (None, each)]
+        if gone:
+            config.unset(self._repository, name, value)
+            for each in reversed(gone):
+                undo.callback(config.write, self._repository, name, each, add=True)
+            self._values[_canonical(name)] = [each for each in before if each not in gone]
+        return bool(gone)
+
+
+def follow_rewrites(settings: HookSettings, undo: ExitStack) -> list[str]:
+    """Makes git carry our notes through amend and rebase; returns what it did."""
+    by_us = settings.all(SET_BY_INIT)
+    if settings.rewrites_notes() and REWRITE_REF not in by_us:
+        return []
+    is_older = REWRITE_REF in by_us and NOTES in settings.all(REWRITE_REF)  # as it was set once
+    wanted = [(REWRITE_REF, OUR_NOTES)] if is_older or not settings.rewrites_notes() else []
+    if not settings.all(_REWRITE_MODE) and (_REWRITE_MODE in by_us or not settings.rewrites_other_notes()):
+        # Otherwise not: the mode holds for all notes, and would sort the lines of the user's own.
+        wanted.append((_REWRITE_MODE, _SORTED_UNION))
+    for name, _ in wanted:
+        settings.add(SET_BY_INIT, name, undo)  # first: what is set and not noted would stay for ever after a kill
+    for name, value in wanted:
+        settings.add(name, value, undo)
+    if is_older:
+        settings.drop(REWRITE_REF, undo, NOTES)
+    return [f"added {name} = {value} to the configuration" for name, value in wanted]
+
+
+def keep_garbage_together(settings: HookSettings, undo: ExitStack) -> list[str]:
+    """Makes git keep what expires in packs until it goes; returns what it did."""
+    if settings.keeps_garbage_together():
+        return []
+    settings.add(SET_BY_INIT, _CRUFT_PACKS, undo)  # first, as above
+    settings.add(_CRUFT_PACKS, "true", undo)
+    return [f"added {_CRUFT_PACKS} = true to the configuration"]
+
+
+def hooks_directory(repository: Repository) -> str:
+    """Returns the directory in which git looks for hooks; its path is absolute, its symbolic links are followed."""
+    where = [] if repository.worktree is not None else ["-C", repository.git_dir]
+    return os.path.realpath(repository.git.text(*where, "rev-parse", "--path-format=absolute", "--git-path", "hooks"))
+
+
+def default_directory(repository: Repository) -> str:
+    """Returns the directory in which git looks for hooks unless `core.hooksPath` says otherwise; links are followed."""
+    return os.path.realpath(os.path.join(repository.common_dir, "hooks"))
+
+
+def installed_directory(repository: Repository, settings: HookSettings) -> str:
+    """Returns the directory that the hook files went into, which need not be the one that git looks into now; links are followed."""
+    return os.path.realpath(os.path.join(repository.common_dir, settings.last(DIRECTORY) or "hooks"))
+
+
+def _canonical(name: str) -> str:
+    """Returns a name as git lists it: section and key in lower case, what is between them as it is."""
+    section, _, rest = name.partition(".")
+    between, dot, key = rest.rpartition(".")
+    return f"{section.lower()}.{between}{dot}{key.lower()}"
+
+
+# Other programs that own the hook files here, and the lines a person adds to their files so that they call gitckpt.
+
+
+_HUSKY = "husky"
+_LEFTHOOK = "lefthook"
+PRE_COMMIT = "pre-commit"
+_HOOKS_PATH = "core.hooksPath"
+
+GENERATED_BY_PRE_COMMIT = b"File generated by pre-commit"
+
+_CALL = re.compile(rb"\bckpt\W+hook\W+([\w-]+)")
+_LEFTHOOK_FILE = re.compile(r"\.?lefthook(-local)?\.(ya?ml|toml|jsonc?)")
+_PRE_COMMIT_FILE = ".pre-commit-config.yaml"
+_PRE_COMMIT_TYPES = tuple(event for event, argument in PRE_COMMIT_ARGUMENTS.items() if argument is not None)
+
+
+BESIDE = "git ckpt init --hooks files"
+"""Shorter than lines for pre-commit: it writes files of those types alone that it is installed for, and calls what was there before."""
+_SHORT_WAY = (
+    f"pre-commit owns the hooks, and they do not all call gitckpt; the short way, hooks of gitckpt's own beside it in this clone: {BESIDE}"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Manager:
+    """Who owns the hook files.
+
+    Attributes:
+        name: `_HUSKY`, `_LEFTHOOK`, `PRE_COMMIT`, or `_HOOKS_PATH` for a directory outside the git directory, whoever fills it.
+        hooks_dir: the directory in which git looks for hooks, symbolic links followed: `.git/hooks` may be one into the worktree.
+        worktree: top of the worktree; None where there is none.
+    """
+
+    name: str
+    hooks_dir: str
+    worktree: str | None
+
+    def calls(self, event: str) -> bool:
+        """Tells whether one of its files calls `git ckpt hook <event>`."""
+        return any(calls(path, event) for path in self.files(event))
+
+    def files(self, event: str) -> list[str]:
+        """Returns the files that may call gitckpt at an event."""
+        return [*self._files(event), os.path.join(self.hooks_dir, event)]
+
+    def place(self, event: str) -> str:
+        """Returns the file in which an event calls gitckpt, or should."""
+        return self.files(event)[0]
+
+    def line(self, event: str) -> str:
+        """Returns the line, in the language of that file, that calls gitckpt."""
+        if self.name == _LEFTHOOK:
+            return f"run: git ckpt hook {event} {{0}} || :"
+        if self.name == PRE_COMMIT and event in _PRE_COMMIT_TYPES:
+            variable = PRE_COMMIT_ARGUMENTS[event]
+            return f"entry: sh -c 'git ckpt hook {event} \"${variable}\"'" if variable else f"entry: git ckpt hook {event}"
+        return call(event)
+
+    def advice(self, events: Sequence[str], *, in_full: bool) -> list[str]:
+        """Returns what a person has to add, and where.
+
+        Args:
+            events: the hooks that are not called yet.
+            in_full: whether the lines are wanted also where there is a shorter way.
+        """
+        if not events:
+            return []
+        if self.name == _LEFTHOOK:
+            return self._lefthook_advice(events)
+        if self.name == PRE_COMMIT and not in_full:
+            place = self.place(_PRE_COMMIT_TYPES[0])
+            return [_SHORT_WAY, f"or, to share them with all clones, see the lines to add to {place}: git ckpt init --hooks external"]
+        if self.name == PRE_COMMIT:
+            known = [event for event in events if event in _PRE_COMMIT_TYPES]
+            unknown = [event for event in events if event not in known]
+            advice = self._pre_commit_advice(known) if known else []
+            return [_SHORT_WAY, *advice, *self._file_advice("pre-commit has no type for this", unknown)]
+        if os.path.exists(self.hooks_dir) and not os.path.isdir(self.hooks_dir):
+            return [f"core.hooksPath is {self.hooks_dir}, so git runs no hooks; git config --unset core.hooksPath, then run: git ckpt init"]
+        return self._file_advice("husky owns the hooks" if self.name == _HUSKY else f"{self.hooks_dir} is not gitckpt's to write", events)
+
+    def _files(self, event: str) -> list[str]:
+        """Returns the files of its own that may call gitckpt; the first one is where a person should add the call."""
+        if self.worktree is None:
+            return []
+        if self.name == _HUSKY:
+            return [os.path.join(self.worktree, ".husky", event)]
+        if self.name == _LEFTHOOK:
+            return _lefthook_files(self.worktree) or [os.path.join(self.worktree, "lefthook.yml")]
+        return [os.path.join(self.worktree, _PRE_COMMIT_FILE)] if self.name == PRE_COMMIT and event in _PRE_COMMIT_TYPES else []
+
+    def _file_advice(self, reason: str, events: Sequence[str]) -> list[str]:
+        if not events:
+            return []
+        return [
+            f"{reason}; add a line to each file (a new one starts with #!/bin/sh and is executable):",
+            *(f"  {self.place(event)}: {self.line(event)}" for event in events),
+        ]
+
+    def _lefthook_advice(self, events: Sequence[str]) -> list[str]:
+        lines = [f"lefthook owns the hooks; add to {self.place(events[0])}, in its syntax, then run: lefthook install"]
+        for event in events:
+            lines += [f"  {event}:", "    commands:", "      gitckpt:", f"        {self.line(event)}"]
+        return lines
+
+    def _pre_commit_advice(self, events: Sequence[str]) -> list[str]:
+        types = " ".join(f"--hook-type {event}" for event in events)
+        lines = [
+            f"or add to {self.place(events[0])} below `repos:`, then run: pre-commit install {types}",
+            "  - repo: local",
+            "    hooks:",
+        ]
+        for event in events:
+            lines += [
+                f"      - id: gitckpt-{event}",
+                f"        name: gitckpt {event}",
+                f"        {self.line(event)}",
+                "        language: system",
+                f"        stages: [{event}]",
+                "        always_run: true",
+                "        pass_filenames: false",
+            ]
+        return lines
+
+
+def detect(repository: Repository, hooks_dir: str) -> Manager | None:
+    """Returns who owns the hook files, if somebody does.
+
+    Args:
+        hooks_dir: the directory in which git looks for hooks, symbolic links followed.
+    """
+    name = _owner(repository, hooks_dir)
+    return Manager(name, hooks_dir, repository.worktree) if name else None
+
+
+def is_to_come(repository: Repository) -> bool:
+    """Tells whether pre-commit has its file here, so that somebody may install it."""
+    return repository.worktree is not None and os.path.exists(os.path.join(repository.worktree, _PRE_COMMIT_FILE))
+
+
+def unmanaged(repository: Repository, hooks_dir: str) -> Manager:
+    """Returns the stand-in for a person who fills the hooks directory by hand."""
+    return Manager(_HOOKS_PATH, hooks_dir, repository.worktree)
+
+
+def call(event: str) -> str:
+    """Returns the line of shell that calls gitckpt; a failure of it must not become the hook's, which may run under `sh -e`."""
+    return f'git ckpt hook {event} "$@" || :'
+
+
+def calls(path: str, event: str) -> bool:
+    """Tells whether a file, in whatever language, calls `git ckpt hook <event>` outside of a comment."""
+    lines = _content(path).split(b"\n")
+    code = b"\n".join(line for line in lines if not line.lstrip().startswith((b"#", b"//")))
+    return any(found[1] == event.encode() for found in _CALL.finditer(code))
+
+
+def _owner(repository: Repository, hooks_dir: str) -> str | None:
+    if os.path.basename(hooks_dir) == ".husky" or hooks_dir.endswith("/.husky/_"):
+        return _HUSKY
+    text = _hook_texts(hooks_dir)
+    if GENERATED_BY_PRE_COMMIT in text:
+        return PRE_COMMIT
+    if b"lefthook" in text:
+        return _LEFTHOOK
+    if not hooks_dir.startswith(os.path.join(os.path.realpath(repository.common_dir), "")):
+        return _HOOKS_PATH
+    if repository.worktree is None:
+        return None
+    if os.path.isdir(os.path.join(repository.worktree, ".husky")):
+        return _HUSKY
+    if _lefthook_files(repository.worktree):
+        return _LEFTHOOK
+    # Its file alone, as a clone brings it, calls nothing, and leaves hook files to others; unless somebody has put our lines there.
+    settings = os.path.join(repository.worktree, _PRE_COMMIT_FILE)
+    return PRE_COMMIT if any(calls(settings, event) for event in _PRE_COMMIT_TYPES) else None
+
+
+def _hook_texts(hooks_dir: str) -> bytes:
+    """Returns the text of all live hook files: a manager that owns one of them may take the others any day."""
+    try:
+        names = sorted(os.listdir(hooks_dir))
+    except (FileNotFoundError, NotADirectoryError):
+        return b""
+    return b"\n".join(_content(os.path.join(hooks_dir, name)) for name in names if "." not in name)
+
+
+def _lefthook_files(worktree: str) -> list[str]:
+    found = []
+    for directory in (worktree, os.path.join(worktree, ".config")):
+        if os.path.isdir(directory):
+            found += [os.path.join(directory, name) for name in sorted(os.listdir(directory)) if _LEFTHOOK_FILE.fullmatch(name)]
+    return found
+
+
+def _content(path: str) -> bytes:
+    """Returns other people's text in a file."""
+    try:
+        return without_blocks(regular.content(path, budget.FILE.size))
+    except OSError:
+        return b""
+
+
+# Puts the hooks and settings of gitckpt into a repository, takes out exactly those, and tells what became of them.
+
 
 _MODES = ("auto", "config", "files", "external", "none")
 CONFIG_HOOKS_SINCE = (2, 54)
 """The first git that takes hooks from its configuration."""
 
-_OURS = (git_settings.MODE, git_settings.CHOSEN, git_settings.DIRECTORY, git_settings.SET_BY_INIT)
+_OURS = (MODE, CHOSEN, DIRECTORY, SET_BY_INIT)
 SETTINGS = tuple(name.lower() for name in _OURS)
 """The settings of git that hooks have, as git spells them."""
 
@@ -75,20 +420,20 @@ def install(
     """
     settings = HookSettings(repository)
     directory = hooks_directory(repository)
-    manager = managers.detect(repository, directory)
+    manager = detect(repository, directory)
     # A manager that came later and left all our blocks in place need not be fought.
     is_standing = all(_in_use(directory, event).block for event in EVENTS)
     used = _mode(mode, version, settings, is_managed=manager is not None and not is_standing)
     pin = _pin(python, package_dir)
     changes, advice = _file_changes(repository, settings, pin, directory if used == "files" else None)
-    person = manager or managers.unmanaged(repository, directory)
+    person = manager or unmanaged(repository, directory)
     if used == "external":
         advice = person.advice([event for event in EVENTS if not person.calls(event)], in_full=mode == used)
     elif used == "config":
         advice = [_twice(person, event) for event in EVENTS if person.calls(event)]
     elif used == "none" and mode == "auto":
-        advice = [f"no hooks, as chosen before; to have them: git config --unset {git_settings.CHOSEN}, then {_INIT}"]
-    elif used == "files" and changes and manager is None and managers.is_to_come(repository):
+        advice = [f"no hooks, as chosen before; to have them: git config --unset {CHOSEN}, then {_INIT}"]
+    elif used == "files" and changes and manager is None and is_to_come(repository):
         advice.append("pre-commit, once it is installed here, goes on with these hooks: it keeps the files that are there, and calls them")
     with ExitStack() as undo:
         if used == "files":
@@ -96,11 +441,11 @@ def install(
         files.apply(changes, undo)
         changed = [change.sentence for change in changes]
         changed += _set_hooks(settings, pin if used == "config" else None, undo)
-        changed += git_settings.follow_rewrites(settings, undo)
-        changed += git_settings.keep_garbage_together(settings, undo)
-        settings.set(git_settings.MODE, used, undo)
+        changed += follow_rewrites(settings, undo)
+        changed += keep_garbage_together(settings, undo)
+        settings.set(MODE, used, undo)
         if mode != "auto":
-            settings.set(git_settings.CHOSEN, "true", undo)
+            settings.set(CHOSEN, "true", undo)
         undo.pop_all()
     return Installation(used, changed, advice)
 
@@ -116,20 +461,20 @@ def uninstall(repository: Repository) -> list[str]:
         GitError: the configuration cannot be written; nothing was changed.
     """
     settings = HookSettings(repository)
-    by_us = settings.all(git_settings.SET_BY_INIT)
+    by_us = settings.all(SET_BY_INIT)
     directory = installed_directory(repository, settings)
     changes, _ = _file_changes(repository, settings, Pin("", ""), None)
     with ExitStack() as undo:
         files.apply(changes, undo)
         changed = [change.sentence for change in changes]
         changed += _set_hooks(settings, None, undo)
-        for name, value in git_settings.VALUES:
+        for name, value in VALUES:
             if name in by_us and settings.drop(name, undo, value):
                 changed.append(f"took {name} = {value} out of the configuration")
-        for name in (git_settings.MODE, git_settings.CHOSEN, git_settings.DIRECTORY, git_settings.SET_BY_INIT):
+        for name in (MODE, CHOSEN, DIRECTORY, SET_BY_INIT):
             settings.drop(name, undo)
         undo.pop_all()
-    if git_settings.MADE_DIRECTORY in by_us and files.remove_directory(directory):
+    if MADE_DIRECTORY in by_us and files.remove_directory(directory):
         changed.append(f"removed the empty directory {directory}")
     return changed
 
@@ -137,8 +482,8 @@ def uninstall(repository: Repository) -> list[str]:
 def lines_left(repository: Repository) -> list[str]:
     """Returns the files in which a person has lines, outside of our blocks, that call gitckpt."""
     directory = hooks_directory(repository)
-    person = managers.detect(repository, directory) or managers.unmanaged(repository, directory)
-    return list(dict.fromkeys(path for event in EVENTS for path in person.files(event) if managers.calls(path, event)))
+    person = detect(repository, directory) or unmanaged(repository, directory)
+    return list(dict.fromkeys(path for event in EVENTS for path in person.files(event) if calls(path, event)))
 
 
 def inspect(
@@ -155,12 +500,12 @@ def inspect(
         RepositoryError: a hook file cannot be read.
     """
     settings = HookSettings(repository)
-    mode = settings.last(git_settings.MODE)
+    mode = settings.last(MODE)
     if mode not in _MODES[1:]:
         return [Finding("hooks-not-installed", repository.common_dir, "gitckpt was never set up in this repository", _INIT)]
     directory = hooks_directory(repository)
-    owner = managers.detect(repository, directory)
-    person = owner or managers.unmanaged(repository, directory)
+    owner = detect(repository, directory)
+    person = owner or unmanaged(repository, directory)
     pin = _pin(python, package_dir)
     findings: list[Finding] = []
     if mode == "config":
@@ -168,12 +513,12 @@ def inspect(
     elif mode == "files":
         findings = _inspect_files(repository, settings, directory, pin, person)
     elif mode == "external":
-        is_wanted = owner is not None or settings.last(git_settings.CHOSEN) is not None
+        is_wanted = owner is not None or settings.last(CHOSEN) is not None
         findings = [_external_missing(person, event, is_wanted=is_wanted) for event in EVENTS if not person.calls(event)]
     if not settings.rewrites_notes():
-        ref = git_settings.REWRITE_REF
+        ref = REWRITE_REF
         sentence = "amend and rebase leave the links of a commit to its checkpoints behind"
-        findings.append(Finding("rewrite-ref-missing", ref, sentence, f"git config --add {ref} '{git_settings.OUR_NOTES}'"))
+        findings.append(Finding("rewrite-ref-missing", ref, sentence, f"git config --add {ref} '{OUR_NOTES}'"))
     return list(dict.fromkeys(findings))
 
 
@@ -186,7 +531,7 @@ def outlook(repository: Repository, *, version: tuple[int, ...]) -> str:
     Raises:
         RepositoryError: a hook file cannot be read.
     """
-    mode = HookSettings(repository).last(git_settings.MODE)
+    mode = HookSettings(repository).last(MODE)
     if mode not in _MODES[1:]:
         return "not installed"
     if mode == "none":
@@ -214,8 +559,8 @@ def _mode(asked: str, version: tuple[int, ...], settings: HookSettings, *, is_ma
         )
     if asked != "auto":
         return asked
-    before = settings.last(git_settings.MODE)
-    if settings.last(git_settings.CHOSEN) and before in _MODES[1:] and (before != "config" or has_config_hooks):
+    before = settings.last(MODE)
+    if settings.last(CHOSEN) and before in _MODES[1:] and (before != "config" or has_config_hooks):
         return before
     if has_config_hooks:
         return "config"
@@ -239,8 +584,8 @@ def _file_changes(repository: Repository, settings: HookSettings, pin: Pin, targ
                 change = file.without_block(event)
             elif not file.obstacle:
                 change = file.with_block(event, pin)
-            elif not managers.calls(file.path, event):
-                advice.append(f"{event}: {file.path} {file.obstacle}; make it call: {managers.call(event)}")
+            elif not calls(file.path, event):
+                advice.append(f"{event}: {file.path} {file.obstacle}; make it call: {call(event)}")
             aside = [files.read(file.path + suffix).without_block(event) for suffix in _ASIDE]
             changes += [each for each in (change, *aside) if each]
     return changes, advice
@@ -252,16 +597,14 @@ def _twice(person: Manager, event: str) -> str:
 
 def _prepare_directory(repository: Repository, settings: HookSettings, directory: str, undo: ExitStack) -> None:
     if not os.path.isdir(directory):
-        settings.add(
-            git_settings.SET_BY_INIT, git_settings.MADE_DIRECTORY, undo
-        )  # before it is made, as who is killed in between notes nothing any more
+        settings.add(SET_BY_INIT, MADE_DIRECTORY, undo)  # before it is made, as who is killed in between notes nothing any more
         files.make_directory(directory, undo)
     if directory == default_directory(repository):
-        settings.drop(git_settings.DIRECTORY, undo)
+        settings.drop(DIRECTORY, undo)
         return
     relative = os.path.relpath(directory, os.path.realpath(repository.common_dir))
     # Below the git directory it moves with the repository.
-    settings.set(git_settings.DIRECTORY, directory if relative.startswith(os.pardir) else relative, undo)
+    settings.set(DIRECTORY, directory if relative.startswith(os.pardir) else relative, undo)
 
 
 def _set_hooks(settings: HookSettings, pin: Pin | None, undo: ExitStack) -> list[str]:
@@ -283,7 +626,7 @@ def _set_hooks(settings: HookSettings, pin: Pin | None, undo: ExitStack) -> list
 def _inspect_config(settings: HookSettings, version: tuple[int, ...], pin: Pin, person: Manager) -> list[Finding]:
     if version < CONFIG_HOOKS_SINCE:
         have = ".".join(map(str, version))
-        return [Finding("hook-missing", git_settings.MODE, f"git {have} ignores the hooks that are set in its configuration", _INIT)]
+        return [Finding("hook-missing", MODE, f"git {have} ignores the hooks that are set in its configuration", _INIT)]
     findings = []
     for event in EVENTS:
         section = f"hook.gitckpt-{event}"
@@ -348,7 +691,7 @@ def _in_use(directory: str, event: str) -> HookFile:
     """Returns the hook file of an event; of one that pre-commit has moved aside, and calls, that: its own file it writes anew."""
     file = files.read(os.path.join(directory, event))
     aside = files.read(file.path + _ASIDE[0])
-    is_called = aside.block is not None and file.block is None and managers.GENERATED_BY_PRE_COMMIT in (file.data or b"")
+    is_called = aside.block is not None and file.block is None and GENERATED_BY_PRE_COMMIT in (file.data or b"")
     return aside if is_called else file
 
 
@@ -361,13 +704,13 @@ def _shadowed(installed: str, directory: str, event: str) -> Finding | None:
 
 def _missing(file: HookFile, event: str) -> Finding:
     if file.obstacle:
-        return Finding("hook-missing", file.path, f"{event} does not call gitckpt: the file {file.obstacle}", managers.call(event))
+        return Finding("hook-missing", file.path, f"{event} does not call gitckpt: the file {file.obstacle}", call(event))
     return Finding("hook-missing", file.path, f"{event} does not call gitckpt", _INIT)
 
 
 def _external_missing(person: Manager, event: str, *, is_wanted: bool) -> Finding:
     """Returns the finding; where nobody owns the hooks any more, and nobody chose to add lines, with what adds them."""
     where = person.place(event)
-    shorter = f"{managers.BESIDE}; or " if person.name == managers.PRE_COMMIT else ""
+    shorter = f"{BESIDE}; or " if person.name == PRE_COMMIT else ""
     cure = f"{shorter}add to {where}: {person.line(event)}" if is_wanted else _INIT
     return Finding("hook-external-missing", where, f"{event} does not call gitckpt", cure)

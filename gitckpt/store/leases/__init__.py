@@ -3,5 +3,4 @@
 Doors:
     leases: who takes, holds and is bound; reached as `store.leases`.
     cancellation: whoever drives a run is stopped.
-    lease: the document, and the errors of whoever finds that somebody else drives the run.
 """

@@ -12,8 +12,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from gitckpt.store.leases.lease import Lease
-    from gitckpt.store.leases.leases import Leases
+    from gitckpt.store.leases.leases import Lease, Leases
 
 _LOOK = 0.1
 

@@ -9,24 +9,292 @@ from __future__ import annotations
 
 import os
 import threading
+from collections.abc import Mapping
 
-from gitckpt.git import host
+from gitckpt.git import filesystem
+from gitckpt.git.lock import Lock, is_locked
 from gitckpt.git.objects.encoding import object_id
 from gitckpt.git.refs import RefMoved, Update
-from gitckpt.model import times
+from gitckpt.model import budget, times, toml
 from gitckpt.model.errors import BusyError, CkptError, InvalidCheckpoint, UsageError
-from gitckpt.model.values import replace
-from gitckpt.store.leases.lease import LONGEST, MOST_TOKENS, Lease, LeaseHeld, lost, parse, render
-from gitckpt.store.leases.lock_files import LockFiles
+from gitckpt.model.fence import fenced
+from gitckpt.model.table import TableReader
+from gitckpt.model.values import dataclass, field, replace
 from gitckpt.store.records import layout
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
+    from typing import Any
 
     from gitckpt.git.objects.port import Objects
     from gitckpt.git.refs import Refs
     from gitckpt.git.repository import Repository
+
+
+# A lease: the document that says who drives a run, and the errors of whoever finds that somebody else does.
+
+
+LONGEST = 600 * times.MICRO
+"""How long a lease counts at most after it was renewed, in microseconds, whatever it says: 20 times what lies between two renewals."""
+
+MOST_TOKENS = 2**62
+"""So many holders no run has; a larger token leaves no room for those that follow."""
+
+_VERSION = 1
+_INSTANTS = ("acquired", "renewed", "expires")
+_TEXTS = ("run", "holder", "host", "boot", "namespace", "started", *_INSTANTS)
+
+
+class LeaseHeld(BusyError):
+    """Somebody who is alive drives the run."""
+
+
+class LeaseLost(BusyError):
+    """Somebody else drives the run by now; what was about to be written was not."""
+
+
+@dataclass(frozen=True, slots=True)
+class Lease:
+    """Who drives a run. Field names are the keys of the document; instants are timestamps."""
+
+    run: str
+    token: int
+    """Grows with every holder."""
+
+    holder: str
+    """What they are doing, for people."""
+
+    host: str
+    boot: str
+    namespace: str
+    pid: int
+    started: str
+    """When the process started, as `host.start_of` says it."""
+
+    acquired: str
+    renewed: str
+    expires: str
+    released: str | None = None
+    cancelled: bool = False
+    """Whether somebody asked the holder to stop."""
+
+    unknown: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def end(self) -> int:
+        """When it ends for those who cannot see its process, in microseconds since the epoch."""
+        return min(times.from_text(self.expires), times.from_text(self.renewed) + LONGEST)
+
+    def is_endless(self, now: int) -> bool:
+        """Tells whether it says of itself what no driver says: that it is good for longer than `LONGEST`, or was renewed so far ahead.
+
+        Args:
+            now: the current instant, in microseconds since the epoch.
+        """
+        renewed = times.from_text(self.renewed)
+        return self.released is None and (times.from_text(self.expires) - renewed > LONGEST or renewed - now > LONGEST)
+
+    @property
+    def is_here(self) -> bool:
+        """Whether its process, if there still is one, is among those that this process can see."""
+        here = filesystem.here()
+        return (self.host, self.boot, self.namespace) == (here.name, here.boot, here.namespace)
+
+    @property
+    def is_ours(self) -> bool:
+        """Whether this very process took it."""
+        return self.is_here and self.pid == os.getpid()
+
+    def sentence(self) -> str:
+        """Names the holder, for people."""
+        return f"{self.holder} on {self.host}, process {self.pid}, which last said so at {self.renewed}"
+
+
+def render(lease: Lease) -> bytes:
+    """Returns the document of a lease."""
+    found: dict[str, Any] = {"version": _VERSION}
+    for name in Lease.__slots__:
+        value = getattr(lease, name)
+        if name != "unknown" and value is not None and value is not False:
+            found[name] = value
+    return toml.dumps(found | dict(lease.unknown), budget.RECORD).encode()
+
+
+def parse(data: bytes, ref: str) -> Lease:
+    """Returns the lease of a document.
+
+    Args:
+        data: the blob.
+        ref: full name of the ref it was found at; its last part must be the run.
+
+    Raises:
+        InvalidCheckpoint: it is none; ref and key are named.
+    """
+    return fenced(ref, lambda: _parsed(data, ref))
+
+
+def _parsed(data: bytes, ref: str) -> Lease:
+    try:
+        budget.require_size(len(data), budget.RECORD)
+        found = toml.loads(data.decode("utf-8"), budget.RECORD)
+    except ValueError as error:
+        raise InvalidCheckpoint(ref, "", f"not a lease: {error}") from None
+
+    take = _Reader(found, ref)
+    if take.required("version", int) > _VERSION:
+        raise InvalidCheckpoint(ref, "version", "written by a newer gitckpt", hint="upgrade gitckpt: pip install -U gitckpt")
+    texts = {key: take.required(key, str) for key in _TEXTS}
+    for key in _INSTANTS:
+        take.instant(key)
+    if layout.LEASES + texts["run"] != ref:
+        raise InvalidCheckpoint(ref, "run", f"{texts['run']} is not the ref's name")
+    token, pid = take.required("token", int), take.required("pid", int)
+    if not 0 < token < MOST_TOKENS:
+        raise InvalidCheckpoint(ref, "token", f"{token} is no token: 1 to 2^62 - 1")
+    released, cancelled = take.optional("released", str), take.flag("cancelled")
+    return Lease(token=token, pid=pid, released=released, cancelled=cancelled, unknown=take.rest, **texts)
+
+
+class _Reader(TableReader):
+    """Its errors call types by the names that Python has for them."""
+
+    kinds: Mapping[type, str] = {kind: kind.__name__ for kind in TableReader.kinds}
+
+
+def lost(run: str, lease: Lease | None, why: str = "removed") -> LeaseLost:
+    """Returns the error that a lease is not ours any more: whose it is, or why there is none."""
+    who = f"taken over by {lease.sentence()}" if lease else why
+    return LeaseLost(f"the lease of run {run} was {who}; nothing more is written", hint=f"see what became of it: git ckpt status {run}")
+
+
+# Lock files of the processes that drive runs: whoever can lock one knows that its process is gone.
+
+
+_PATIENCE = 5.0
+"""In seconds: whoever looks whether a process lives has its lock for a moment."""
+
+
+class _Open:
+    """The lock file of this process in one repository.
+
+    Attributes:
+        leases: how many leases need it.
+        stays: whether a lease could not be given back: the file, without its lock, says that nobody has it.
+    """
+
+    def __init__(self, lock: Lock) -> None:
+        self.lock = lock
+        self.leases = 0
+        self.stays = False
+
+
+_open: dict[str, _Open] = {}
+_mutex = threading.Lock()
+
+
+def _after_fork() -> None:
+    """Close the files in a forked child, which would keep them locked after the death of its parent."""
+    global _mutex  # noqa: PLW0603 - another thread may have had it
+    _mutex = threading.Lock()
+    for each in _open.values():
+        each.lock.leave_to_parent()
+    _open.clear()
+
+
+os.register_at_fork(after_in_child=_after_fork)
+
+
+class LockFiles:
+    """The lock files of a repository.
+
+    Args:
+        repository: seen from any of its worktrees.
+    """
+
+    def __init__(self, repository: Repository) -> None:
+        self._repository = repository
+
+    def acquire(self, lease: Lease) -> None:
+        """Lock the file of this process, for a lease of its own that is about to be written.
+
+        Where the file system has no locks, or takes no file, the lease itself says how long it lasts.
+
+        Raises:
+            BusyError: somebody else keeps it locked.
+        """
+        self._repository.make_private_dir()
+        path = self._path(lease)
+        with _mutex:
+            mine = _open.get(path) or _Open(Lock(path, _PATIENCE))
+            if not mine.leases and not mine.lock.acquire() and mine.lock.is_taken:
+                raise BusyError(f"{path} is locked by another process", hint="run the command again")
+            mine.leases += 1
+            _open[path] = mine
+
+    def release(self, lease: Lease, *, is_over: bool) -> None:
+        """Give up the lock where no other lease of this process needs it.
+
+        Args:
+            lease: of this process.
+            is_over: whether its document says that nobody has it.
+        """
+        path = self._path(lease)
+        with _mutex:
+            mine = _open.get(path)
+            if mine is None:
+                return  # it is that of the process that forked this one
+            mine.leases -= 1
+            mine.stays |= not is_over
+            if not mine.leases:
+                del _open[path]
+                mine.lock.release(delete=not mine.stays)
+
+    def note(self, lease: Lease, oids: Iterable[str]) -> None:
+        """Note documents of leases as written here, by the process that a lease names or for it."""
+        try:
+            # Never made anew: without its lock, the file would say that the process is gone.
+            fd = os.open(self._path(lease), os.O_WRONLY | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC)
+        except OSError:
+            return  # the lease lasts as long as it says
+        with open(fd, "wb", buffering=0) as file:
+            file.write("\n".join(["", *oids, ""]).encode("ascii"))
+
+    def knows(self, lease: Lease, oid: str) -> bool:
+        """Tell whether a lease was written here.
+
+        Args:
+            lease: what the document says.
+            oid: of the document.
+        """
+        try:
+            fd = os.open(self._path(lease), os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        except (OSError, CkptError):
+            return False
+        with open(fd, "rb", buffering=0) as file:
+            return oid.encode("ascii") in file.read().split(b"\n")
+
+    def is_alive(self, lease: Lease, oid: str) -> bool | None:
+        """Tell whether the process lives that wrote a lease; None where that cannot be told. Args: as for `knows`."""
+        if not self.knows(lease, oid):
+            return None
+        locked = is_locked(self._path(lease))
+        if locked:
+            return True
+        if locked is None:  # a file system without locks
+            return filesystem.start_of(lease.pid) == lease.started if lease.is_here and lease.boot else None
+        return (
+            False if lease.boot and lease.boot == filesystem.here().boot else None
+        )  # across machines, a network file system may have none
+
+    def _path(self, lease: Lease) -> str:
+        process = f"{lease.boot} {lease.namespace} {lease.pid} {lease.started}"
+        name = f"{layout.DRIVER}.{abs(lease.pid)}.{object_id('blob', process.encode('utf-8', 'replace'), 'sha1')}"
+        return os.path.join(self._repository.private_dir, name)
+
+
+# Leases: the right to drive a run, one holder at a time.
+
 
 LENGTH = 120 * times.MICRO
 """How long a lease is good without being renewed, in microseconds. It only matters to other machines."""
@@ -101,13 +369,13 @@ class Leases:
         if lease.released is not None or lease.is_ours or not self._files.is_alive(lease, oid):
             return False
         half = (times.from_text(lease.renewed) + times.from_text(lease.expires)) // 2  # two renewals are overdue by then
-        return self.clock() >= half or (lease.is_here and host.is_stopped(lease.pid))
+        return self.clock() >= half or (lease.is_here and filesystem.is_stopped(lease.pid))
 
     def is_process(self, oid: str, lease: Lease) -> bool:
         """Tell whether the process that a lease names took it, and is one that this process can see. Args: as `is_held`."""
         if not lease.is_here or lease.pid <= 1 or not lease.started:
             return False
-        return self._files.knows(lease, oid) and host.start_of(lease.pid) == lease.started
+        return self._files.knows(lease, oid) and filesystem.start_of(lease.pid) == lease.started
 
     def refusal(self, oid: str, lease: Lease) -> LeaseHeld:
         """Return the error that a lease is somebody else's already. Args: as `is_held`."""
@@ -232,7 +500,7 @@ class Leases:
             may_be_taken = take_over and (self.is_stalled(oid, before) or before.is_endless(now))
             if not may_be_taken:
                 raise self.refusal(oid, before)
-        here, pid = host.here(), os.getpid()
+        here, pid = filesystem.here(), os.getpid()
         lease = Lease(
             run=run,
             token=token,
@@ -241,7 +509,7 @@ class Leases:
             boot=here.boot,
             namespace=here.namespace,
             pid=pid,
-            started=host.start_of(pid),
+            started=filesystem.start_of(pid),
             acquired=times.to_text(now),
             renewed=times.to_text(now),
             expires=times.to_text(now + length),

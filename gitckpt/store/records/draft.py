@@ -6,13 +6,11 @@ from collections.abc import Mapping, Sequence
 from types import NoneType
 
 from gitckpt.git.repository import lost_commit
+from gitckpt.model import codec, document, times
 from gitckpt.model import phase as phases
-from gitckpt.model import times
 from gitckpt.model.arguments import require, require_callable, require_text, strings
 from gitckpt.model.checkpoint import MANUAL, Attempt, Checkpoint, Pipeline, Progress, Worktree
 from gitckpt.model.errors import InvalidCheckpoint, UsageError
-from gitckpt.model.format import document
-from gitckpt.model.readers import codec
 from gitckpt.model.values import replace
 from gitckpt.store.records import layout
 
@@ -155,10 +153,10 @@ def draft(
     """
     message, errors = details.get("message"), strings("errors", details.get("errors"))
     if message or errors:  # hooks have neither, and no time for more imports
-        from gitckpt.store.secrets import detector
+        from gitckpt.store import secrets
 
-        errors = tuple(detector.masked(each) for each in errors)
-        message = detector.masked(message) if message else None
+        errors = tuple(secrets.masked(each) for each in errors)
+        message = secrets.masked(message) if message else None
     if message and (message.splitlines() != [message] or len(message) > document.MESSAGE):
         what = f"a message is one line of at most {document.MESSAGE:,} characters"
         raise UsageError(what, hint="shorten it, and put the rest into the state")

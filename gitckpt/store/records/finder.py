@@ -4,18 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 
-from gitckpt.git.files.ref_files import plain
+from gitckpt.git.files.refs_stat import plain
 from gitckpt.git.notes import Notes
+from gitckpt.git.objects import diff
 from gitckpt.git.repository import Repository
-from gitckpt.model import ids
-from gitckpt.model.arguments import require_text
+from gitckpt.model import budget, ids, note
+from gitckpt.model.arguments import closest, require_text
 from gitckpt.model.checkpoint import SAFETY
 from gitckpt.model.errors import AmbiguousError, CkptError, NotFoundError, UsageError
-from gitckpt.model.format import note
-from gitckpt.model.names import closest
-from gitckpt.model.readers.fence import fenced
+from gitckpt.model.fence import fenced
 from gitckpt.store import notes, roster
-from gitckpt.store.records import heads, layout, owner
+from gitckpt.store.records import heads, layout
 from gitckpt.store.records.entry import Entry, Query
 from gitckpt.store.records.index import Index
 from gitckpt.store.roster import Roster
@@ -23,6 +22,40 @@ from gitckpt.store.roster import Roster
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from gitckpt.git.objects.port import Objects
+
+
+# How many paths a snapshot changed against its commit; counted when somebody looks, and kept in the index.
+
+
+def count(repository: Repository, index: Index, entries: Sequence[Entry]) -> dict[str, int]:
+    """Returns the number of changed paths by id, for those checkpoints whose files were captured, are still there, and can be counted."""
+    known = {entry.id: entry.changed for entry in entries if entry.changed is not None}
+    unknown = [entry for entry in entries if entry.changed is None and entry.tree]
+    found = _trees(repository, [f"{entry.tree}:files" for entry in unknown])
+    bases = _trees(repository, [f"{entry.git_sha}^{{tree}}" for entry in unknown if entry.git_sha])
+    pairs: dict[tuple[str, str], list[str]] = {}
+    expansion = diff.Expansion(repository, budget.SNAPSHOT)
+    for entry in unknown:
+        files = found.get(f"{entry.tree}:files")
+        base = bases.get(f"{entry.git_sha}^{{tree}}") if entry.git_sha else ""
+        # One tree that cannot be read would end git, with all that is asked of it besides.
+        if files is not None and base is not None and not expansion.is_beyond(base, files) and not expansion.is_lacking(base, files):
+            pairs.setdefault((base, files), []).append(entry.id)
+    counted = diff.counts(repository, pairs)
+    fresh = [(checkpoint, counted[pair]) for pair, checkpoints in pairs.items() for checkpoint in checkpoints]
+    if fresh:
+        index.remember_changed(fresh)
+    return known | dict(fresh)
+
+
+def _trees(repository: Repository, names: Sequence[str]) -> dict[str, str]:
+    """Returns the oid of each tree that is named, but for those that are missing, or damaged, or behind something that is."""
+    once = list(dict.fromkeys(names))
+    return {name: read[0] for name, read in zip(once, repository.cat_file.contents(once), strict=True) if read is not None}
+
+
+# What a person means by `<id>`: a checkpoint, a prefix, a run, "latest", or a rev.
+
 
 LATEST, LATEST_ANY = "latest", "latest:any"
 """The newest checkpoint of this worktree, or of the run that has it; the newest of all."""
@@ -112,7 +145,7 @@ def _ours(entries: Sequence[Entry], repository: Repository) -> Iterator[Entry]:
 def _of_this_worktree(entries: Sequence[Entry], repository: Repository) -> Iterator[Entry]:
     """Yield those of `_ours` that are of this worktree, or of the run that has it."""
     known = Roster.read(repository, [entry.id for entry in entries])
-    place, made_for = roster.place_of(repository), owner.owner_in(repository.git_dir)
+    place, made_for = roster.place_of(repository), layout.owner_in(repository.git_dir)
     run = made_for.run if made_for is not None else None
     for entry in _ours(entries, repository):
         if (run is not None and entry.run == run) or known.was_captured_in(entry.id, place):

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import contextlib
+import os
 from collections.abc import Callable, Collection, Iterable
 
+from gitckpt.git import leftovers, lock
 from gitckpt.git.refs import RefMoved, Refs, Update
 from gitckpt.model import ids, times
+from gitckpt.model.arguments import first_of
 from gitckpt.model.errors import BusyError, NotFoundError
-from gitckpt.store import chains
+from gitckpt.store import roster
 from gitckpt.store.records import layout
 
 TYPE_CHECKING = False
@@ -20,6 +23,10 @@ if TYPE_CHECKING:
     from gitckpt.model.checkpoint import Checkpoint
     from gitckpt.store.records.entry import Entry
     from gitckpt.store.records.index import Index
+
+
+# The heads of runs: which checkpoint of a run is its newest, and how a run gets an id that nobody else has.
+
 
 _STARTS = 1000
 
@@ -35,7 +42,7 @@ def chain(index: Index, repository: Repository, run: str) -> list[Entry]:
     from gitckpt.store.records.entry import Query
 
     entries = index.select(Query(run=run))
-    known = chains.known(repository, run)
+    known = roster.known(repository, run)
     return [entry for entry in entries if entry.oid in known] or entries
 
 
@@ -44,7 +51,7 @@ def newest(index: Index, repository: Repository, run: str) -> Entry | None:
     from gitckpt.store.records.entry import Query
 
     found = index.select(Query(run=run, limit=1))
-    if found and not chains.knows(repository, run, found[0].oid):
+    if found and not roster.knows(repository, run, found[0].oid):
         found = chain(index, repository, run)
     return found[0] if found else None
 
@@ -56,7 +63,7 @@ def newest_of(index: Index, repository: Repository, runs: Collection[str]) -> di
     found: dict[str, list[Entry]] = {}
     for entry in index.select(Query(runs=sorted(runs))):
         found.setdefault(str(entry.run), []).append(entry)
-    known = {run: chains.known(repository, run) for run in found}
+    known = {run: roster.known(repository, run) for run in found}
     return {run: next((entry for entry in entries if entry.oid in known[run]), entries[0]) for run, entries in found.items()}
 
 
@@ -178,3 +185,66 @@ class Heads:
                 continue
             return
         raise BusyError(f"a thousand runs named {name!r} started in this second", hint="choose another name")
+
+
+# Locks below refs of ours that a git has left which was killed: whoever writes removes them. Those of others are not ours to remove.
+
+
+_SUFFIX = ".lock"
+_PATIENCE = 2.0
+"""How long those who write are waited for, in seconds."""
+
+
+def clear(repository: Repository, tell: Callable[[str], None], in_the_way: str) -> bool:
+    """Removes the locks below refs of ours that nobody who is alive can have made, if that is what one of them is.
+
+    Nobody of ours writes meanwhile: who does holds the lock of writers, and so do we.
+
+    Args:
+        tell: is told what was removed.
+        in_the_way: the lock that somebody met.
+
+    Returns:
+        Whether that one is gone.
+    """
+    gone: list[str] = []
+    if is_ours(repository, in_the_way):
+        if lock.is_ours(os.path.join(repository.make_private_dir(), layout.WRITE_LOCK)):
+            gone = _clear(repository)
+        else:
+            with layout.turn(repository, _PATIENCE) as alone:
+                gone = _clear(repository) if alone else []
+    _say(gone, tell)
+    return not os.path.lexists(in_the_way)
+
+
+def discard_left(repository: Repository, tell: Callable[[str], object]) -> None:
+    """Removes the locks below refs of ours that nobody who is alive can have made, and tells of it; the caller has the lock of writers."""
+    _say(_clear(repository), tell)
+
+
+def is_ours(repository: Repository, path: str) -> bool:
+    """Tells whether a file is the lock of a ref of ours."""
+    common = os.path.realpath(repository.common_dir)
+    ref = os.path.relpath(os.path.join(os.path.realpath(os.path.dirname(path)), os.path.basename(path)), common).removesuffix(_SUFFIX)
+    is_below = any(ref.startswith(f"{space}/") for space in layout.OWN) and not layout.is_foreign(ref)
+    return path.endswith(_SUFFIX) and (ref == layout.NOTES or is_below)
+
+
+def there(repository: Repository) -> list[str]:
+    """Returns the paths of all locks of refs of ours, whether they were left or not."""
+    found = [os.path.join(repository.common_dir, layout.NOTES + _SUFFIX)]
+    for space in layout.OWN:
+        for parent, _, names in os.walk(os.path.join(repository.common_dir, space)):
+            found += [os.path.join(parent, name) for name in names if name.endswith(_SUFFIX)]
+    return [path for path in found if is_ours(repository, path) and os.path.lexists(path)]
+
+
+def _say(gone: list[str], tell: Callable[[str], object]) -> None:
+    if gone:
+        tell(f"removed {first_of(gone, 1)}, which a git had left that was killed")
+
+
+def _clear(repository: Repository) -> list[str]:
+    left = leftovers.left_locks(repository, there(repository))
+    return sorted(path for path, known in left.items() if leftovers.discard(path, known))

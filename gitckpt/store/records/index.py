@@ -7,30 +7,293 @@ A question first looks by `stat` whether refs can have changed since the last on
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import os
+import re
 import sqlite3
 import threading
-from collections.abc import Callable, Iterable, Sequence
+import time
+import zlib
+from binascii import unhexlify
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from functools import partial
+from operator import itemgetter
 
-from gitckpt.git.files import premises
+from gitckpt.git.files import premises, refs_stat
+from gitckpt.git.files.refs_stat import State
 from gitckpt.git.objects.encoding import oid_size
 from gitckpt.git.refs import Refs
 from gitckpt.git.repository import Repository
 from gitckpt.model import ids
 from gitckpt.model.arguments import require
-from gitckpt.model.errors import RepositoryError
+from gitckpt.model.codec import decode_summary
+from gitckpt.model.errors import InvalidCheckpoint, RepositoryError
+from gitckpt.model.fence import fenced
 from gitckpt.store.records import entry, layout
 from gitckpt.store.records.entry import Entry, Problem, Query, Value
-from gitckpt.store.records.rows import tables
-from gitckpt.store.records.rows.sync import Sync
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, TypeVar
 
     from gitckpt.git.objects.port import Objects
+    from gitckpt.model.checkpoint import Checkpoint
 
     _T = TypeVar("_T")
+
+
+# The tables of the index: made, filled, and compared with the refs.
+
+
+Ref = tuple[bytes, bytes]
+"""The id of a checkpoint and the oid of its document."""
+
+Row = tuple[Value | None, ...]
+"""As `entry.row` makes it."""
+
+ProblemRow = tuple[bytes, bytes, str, bool]
+"""Id and oid of what is no valid checkpoint, a sentence on it, and whether that may pass."""
+
+PATIENCE = 5.0
+"""How long a locked file is waited for, in seconds."""
+
+_READER = 1
+"""To be raised where another row is made of the same document: rows that an older version has made are then made anew."""
+
+_NAMES = ("meta", "entry", "problem", "unranked")
+_DROP = "".join(f"DROP TABLE IF EXISTS {name};" for name in _NAMES)
+_TABLES = f"""
+CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
+CREATE TABLE entry ({", ".join(entry.COLUMNS)});
+CREATE TABLE problem (id BLOB PRIMARY KEY, oid BLOB NOT NULL, sentence TEXT NOT NULL, may_pass INTEGER NOT NULL) WITHOUT ROWID;
+CREATE TABLE unranked (run TEXT, sequence INTEGER, PRIMARY KEY (run, sequence)) WITHOUT ROWID;
+CREATE UNIQUE INDEX entry_by_id ON entry (id);
+"""
+_ORDERS = {
+    "entry_by_run": "(run, sequence) WHERE run IS NOT NULL",
+    "entry_by_rank": "(rank, sequence, id)",
+    "entry_by_commit": "(git_sha)",
+    "safety_by_rank": "(rank, sequence, id) WHERE run IS NULL AND trigger = 'safety'",
+    "agents_by_rank": "(rank, sequence, id) WHERE run IS NULL AND agent IS NOT NULL",
+    "progress_by_rank": "(rank, sequence, id) WHERE run IS NOT NULL AND status = 'progress'",
+}
+"""Orders of the rows, by name. No answer depends on them, but the time that it takes."""
+
+_SCHEMA = _TABLES + "".join(f"CREATE INDEX {name} ON entry {columns};" for name, columns in _ORDERS.items())
+_SCHEMA_VERSION = zlib.crc32(_SCHEMA.encode() + b"%d" % _READER) >> 1
+
+STORED = "SELECT id, oid FROM entry UNION ALL SELECT id, oid FROM problem"
+_GOING = "CREATE TEMP TABLE IF NOT EXISTS going (id BLOB PRIMARY KEY) WITHOUT ROWID"
+"""The ids of rows that are about to go. With a statement for all of them, ten thousand take half of the time that one for each takes."""
+
+_FORGET = (
+    "INSERT OR IGNORE INTO unranked SELECT run, sequence FROM entry WHERE id IN going AND run IS NOT NULL",
+    "DELETE FROM entry WHERE id IN going",
+    "DELETE FROM problem WHERE id IN going",
+    "DELETE FROM going",
+)
+_BEFORE = "SELECT rank FROM entry WHERE run = each.run AND sequence < first ORDER BY sequence DESC, id DESC LIMIT 1"
+_UNRANKED = "(SELECT run, MIN(sequence) AS first FROM unranked GROUP BY run) AS each"
+_LISTED = re.compile(
+    rb"^([0-9a-f]+) %s([0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}) " % layout.CHECKPOINTS.encode(), re.MULTILINE
+)
+
+
+def connect(path: str) -> sqlite3.Connection:
+    """Returns a connection to the file of an index, which is made where it is missing, or of another version."""
+    # A store may be closed by another thread than the one that used it; SQLite itself does not mind.
+    connection = sqlite3.connect(path, timeout=PATIENCE, isolation_level=None, check_same_thread=False)
+    try:
+        connection.execute("PRAGMA journal_mode = WAL")
+        connection.execute("PRAGMA synchronous = NORMAL")
+        connection.create_function(entry.ID_BYTES, 1, entry.id_bytes, deterministic=True)
+        connection.create_function(entry.OID_BYTES, 1, bytes.fromhex, deterministic=True)
+        if connection.execute("PRAGMA user_version").fetchone()[0] != _SCHEMA_VERSION:  # new, or made by another gitckpt
+            connection.executescript(f"BEGIN IMMEDIATE; {_DROP} {_SCHEMA} PRAGMA user_version = {_SCHEMA_VERSION:d}; COMMIT;")
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def noted_commits(connection: sqlite3.Connection) -> dict[str, str]:
+    """Returns what is noted of the refs that the index was made from."""
+    return dict(connection.execute("SELECT key, value FROM meta"))
+
+
+def compared(connection: sqlite3.Connection, listing: bytes | bytearray) -> tuple[set[bytes], list[Ref]]:
+    """Returns the ids whose rows are of no ref any more, or of another document, and the refs that have no rows, in order.
+
+    Args:
+        connection: to the index.
+        listing: a line for each ref below `refs/checkpoints/`: oid, full name, and more.
+    """
+    stored = dict(connection.execute(STORED))
+    new = []
+    for found in _LISTED.finditer(listing):
+        oid, name = found.groups()
+        one = unhexlify(name.replace(b"-", b"")), unhexlify(oid)
+        if not stored or stored.get(one[0]) != one[1]:
+            new.append(one)
+        else:
+            del stored[one[0]]
+    return set(stored), new
+
+
+def add(connection: sqlite3.Connection, rows: Iterable[Row], problems: Iterable[ProblemRow]) -> None:
+    """Adds what no rows are of."""
+    by_id = sorted(rows, key=itemgetter(0))
+    connection.executemany(f"INSERT INTO entry VALUES ({', '.join('?' * len(entry.COLUMNS))})", by_id)  # noqa: S608
+    connection.executemany("INSERT INTO problem VALUES (?, ?, ?, ?)", problems)
+
+
+def forget(connection: sqlite3.Connection, gone: Collection[bytes]) -> None:
+    """Removes rows by their ids."""
+    if gone:
+        connection.execute(_GOING)
+        connection.executemany("INSERT OR IGNORE INTO going VALUES (?)", [(id_,) for id_ in gone])
+        for statement in _FORGET:
+            connection.execute(statement)
+
+
+def has_changed(connection: sqlite3.Connection, runs: Mapping[str, int]) -> None:
+    """Notes from which sequence on runs have to be ranked: one may be scattered over many transactions, and a kill may come in between."""
+    connection.executemany("INSERT OR IGNORE INTO unranked VALUES (?, ?)", runs.items())
+
+
+def rank(connection: sqlite3.Connection) -> None:
+    """Gives the checkpoints of runs the latest timestamp up to them, so that a clock that jumps cannot reorder a run."""
+    latest = dict(connection.execute(f"SELECT run, ({_BEFORE}) FROM {_UNRANKED}"))  # noqa: S608 - fixed parts only
+    ranks = []
+    rows = connection.execute(
+        f"SELECT entry.run, entry.rowid, time, rank FROM {_UNRANKED} JOIN entry ON entry.run = each.run AND sequence >= first"  # noqa: S608
+        " ORDER BY each.run, sequence, id"
+    )
+    for run, row, instant, known in rows:
+        latest[run] = max(instant, latest[run] or 0)
+        if known != latest[run]:
+            ranks.append((latest[run], row))
+    connection.executemany("UPDATE entry SET rank = ? WHERE rowid = ?", ranks)
+    connection.execute("DELETE FROM unranked")
+
+
+# Bring the tables of the index up to the refs.
+
+
+_PORTION = 20_000
+"""So many documents are read at once, while nobody else can write: that takes less time than others wait (`tables.PATIENCE`)."""
+
+_LARGE = 4 << 20
+"""In bytes, of a listing: to make another one takes longer than to wait until times of files can be relied on."""
+
+_MOMENT = 0.06
+"""In seconds: until they can, where they are fine (`refs_stat`)."""
+
+_DIRECTORY = layout.CHECKPOINTS.rstrip("/")
+
+
+class Sync:
+    """Brings the tables of an index up to the refs.
+
+    Args:
+        progress: is given a line to show while many documents are read, and at last "".
+    """
+
+    def __init__(self, repository: Repository, objects: Objects, refs: Refs, progress: Callable[[str], object]) -> None:
+        self._repository = repository
+        self._objects = objects
+        self._refs = refs
+        self._progress = progress
+        self._has_many = False
+
+    def bring_up(self, connection: sqlite3.Connection) -> None:
+        """Bring the tables up to the refs, and leave a transaction open in which they agree.
+
+        Another process may see other refs. The caller commits.
+        """
+        state = refs_stat.look(self._repository, _DIRECTORY)
+        if self._has_many and None in (state.packed, state.loose):
+            time.sleep(_MOMENT)
+            state = refs_stat.look(self._repository, _DIRECTORY)
+        connection.execute("BEGIN")
+        if not _is_of(connection, state):
+            connection.rollback()
+            self._list(connection, state)
+
+    def _list(self, connection: sqlite3.Connection, state: State) -> None:
+        """Compare with all refs, and read what is new. Leaves the transaction open.
+
+        Args:
+            state: what refs looked like before: what changes while git lists them shows the next time.
+        """
+        listing = self._refs.list(_DIRECTORY, fields="%(objectname) %(refname) %(symref)")
+        if listing.count(b" \n") < listing.count(b"\n"):  # what a symbolic ref leads to changes elsewhere
+            state = State(None, None)
+        self._has_many = len(listing) > _LARGE
+        digest = hashlib.blake2b(listing).hexdigest()
+        connection.execute("BEGIN IMMEDIATE")
+        if noted_commits(connection).get("digest") != digest:
+            connection.execute("DELETE FROM problem WHERE may_pass")  # what is bad for good is as slow to read as it was before
+            self._read_new(connection, listing)
+            rank(connection)
+        self._note(connection, state, digest)
+
+    def _read_new(self, connection: sqlite3.Connection, listing: bytes) -> None:
+        """Make the rows those of the listing; of many, each portion is kept for good, and others may have a turn after it."""
+        done = 0
+        while True:
+            gone, new = compared(connection, listing)
+            forget(connection, gone)
+            self._add(connection, new[:_PORTION])
+            if len(new) <= _PORTION:
+                break
+            connection.execute("DELETE FROM meta")
+            connection.commit()
+            done += _PORTION
+            self._progress(f"… reading checkpoints: {done:,} of {done + len(new) - _PORTION:,}")
+            connection.execute("BEGIN IMMEDIATE")
+        if done:
+            self._progress("")
+
+    def _note(self, connection: sqlite3.Connection, state: State, digest: str) -> None:
+        """Note which refs the index is made from, unless missing objects may come back: then the next query looks again."""
+        connection.execute("DELETE FROM meta")
+        if connection.execute("SELECT 1 FROM problem WHERE may_pass").fetchone() is None:
+            found = {"packed": state.packed, "loose": state.loose, "digest": digest}
+            connection.executemany("INSERT INTO meta VALUES (?, ?)", [(key, value) for key, value in found.items() if value is not None])
+
+    def _add(self, connection: sqlite3.Connection, refs: Sequence[Ref]) -> None:
+        """Read the documents that refs point to, and add their rows."""
+        rows: list[Row] = []
+        problems: list[ProblemRow] = []
+        runs: dict[str, int] = {}
+        documents = layout.documents(self._repository, self._objects, [oid.hex() for _, oid in refs])
+        for (id_, oid), document in zip(refs, documents, strict=True):
+            ref = layout.CHECKPOINTS + ids.from_bytes(id_)
+            try:
+                header = fenced(ref, partial(_header, oid.hex(), ref, document))
+            except InvalidCheckpoint as error:
+                problems.append((id_, oid, error.message, document is None))
+                continue
+            rows.append(entry.row(header, oid.hex()))
+            if header.run is not None and header.sequence is not None:
+                runs[header.run] = min(header.sequence, runs.get(header.run, header.sequence))
+        add(connection, rows, problems)
+        has_changed(connection, runs)
+
+
+def _is_of(connection: sqlite3.Connection, state: State) -> bool:
+    """Tell whether the index was made from refs that looked like this."""
+    noted, seen = noted_commits(connection), (state.packed, state.loose)
+    return None not in seen and (noted.get("packed"), noted.get("loose")) == seen
+
+
+def _header(oid: str, ref: str, document: tuple[str, bytes] | None) -> Checkpoint:
+    return decode_summary(layout.document(document, ref, oid), ref)
+
+
+# The derived index: the header of every checkpoint in a small SQLite file.
+
 
 FILE = "index.sqlite"
 
@@ -80,7 +343,7 @@ class Index:
 
     def oids(self) -> dict[str, str]:
         """Return what each ref of a checkpoint points to, by id, valid or not."""
-        return {ids.from_bytes(id_): oid.hex() for id_, oid in self._ask(tables.STORED)}
+        return {ids.from_bytes(id_): oid.hex() for id_, oid in self._ask(STORED)}
 
     def runs(self) -> list[str]:
         """Returns the ids of all runs that checkpoints belong to."""
@@ -143,7 +406,7 @@ class Index:
                 self.close()
                 if not isinstance(error, sqlite3.OperationalError):
                     self._discard()
-                self._connection = tables.connect(":memory:")
+                self._connection = connect(":memory:")
                 return self._answer(self._connection, question, values, take)
 
     def _answer(
@@ -160,12 +423,12 @@ class Index:
                 self._repository.make_private_dir()
                 with _OPENING:
                     premises.ensure(self._path)  # what SQLite puts beside it gets the same mode
-                    self._connection = tables.connect(self._path)
+                    self._connection = connect(self._path)
             except (OSError, RepositoryError, sqlite3.OperationalError):  # locked for long, or on a disk that is full or read-only
-                self._connection = tables.connect(":memory:")
+                self._connection = connect(":memory:")
             except sqlite3.DatabaseError:  # damaged: the next one that opens it starts anew
                 self._discard()
-                self._connection = tables.connect(":memory:")
+                self._connection = connect(":memory:")
         return self._connection
 
     def _discard(self) -> None:

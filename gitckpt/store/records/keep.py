@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import time
 
-from gitckpt.git.files.ref_files import plain, require_no_pipe
+from gitckpt.git.files.refs_stat import plain, require_no_pipe
 from gitckpt.git.objects.encoding import oid_size, parents
 from gitckpt.git.process import GitError
 from gitckpt.git.refs import LockHeld, Update
@@ -25,6 +25,9 @@ if TYPE_CHECKING:
     from gitckpt.git.repository import Repository
 
     Apply: TypeAlias = Callable[[list[Update]], None]
+
+
+# The refs that keep linked commits alive: `refs/keep/ckpt/<oid>`, one for each line of history.
 
 
 def may_name(repository: Repository, name: str) -> bool:
@@ -183,3 +186,45 @@ def _text(repository: Repository, oid: str) -> bytes:
     """Returns a commit. Errors: `GitError`, which says what is wrong with it."""
     found = next(repository.cat_file.contents([oid]))
     return found[2] if found is not None else repository.git.run("cat-file", "commit", oid).out
+
+
+# The ends of the lines of history that are kept: refs move down to the newest commits that checkpoints need, or go.
+
+
+def settle(repository: Repository, apply: Apply, needed: Callable[[], Collection[str] | None]) -> None:
+    """Moves the refs down to the newest commits that checkpoints need, and drops those that others reach.
+
+    None of the last hour is moved. What lies in a history that git cannot walk stays as it is.
+
+    Args:
+        apply: applies updates in one transaction.
+        needed: returns the commits that checkpoints need now, by full names; None where that is not known.
+
+    Raises:
+        RefMoved: another writer was faster.
+        LockHeld, GitError: git refused; each commit is kept all the same.
+    """
+    listed, symbolic = listing(repository)
+    from gitckpt.git import graph
+
+    kept = {oid: value for oid, value in listed.items() if oid not in symbolic and value == oid}
+    young = {oid for oid in kept if is_young(repository, KEEP + oid) and repository.cat_file.info(oid) is not None}
+    before = needed()
+    # One whose commit is gone belongs to nothing that is being written, and no gc succeeds as long as it is there.
+    wanted = young.union(kept if before is None else before)
+    try:
+        newest = graph.newest(repository.git, wanted)
+    except GitError:
+        return
+    if not give(apply, {oid: listed.get(oid, "") for oid in newest}, symbolic):
+        return  # what they lead to is kept by what is there
+    gone = [oid for oid in kept if oid not in newest]
+    gone = [oid for oid in gone if oid not in wanted or repository.cat_file.info(oid) is not None]
+    gone = [oid for oid in gone if not is_locked(repository, KEEP + oid)]
+    if gone:
+        there = [Update(KEEP + oid, oid, oid) for oid in newest]
+        apply([*there, *(Update(KEEP + oid, "", kept[oid]) for oid in gone)])
+        # What came meanwhile: its ref was there when it was recorded, and may be among those that went.
+        came = {oid for oid in needed() or () if may_name(repository, oid)} - wanted
+        lost = graph.outside(repository.git, came, newest)
+        give(apply, {oid: value_of(repository, KEEP + oid) for oid in lost}, symbolic)

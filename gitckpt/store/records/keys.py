@@ -11,11 +11,10 @@ from collections.abc import Callable, Collection
 
 from gitckpt.git.objects.encoding import object_id
 from gitckpt.git.refs import RefMoved, Refs, Update
-from gitckpt.model import ids, toml
+from gitckpt.model import budget, ids, toml
+from gitckpt.model.arguments import shell_word
 from gitckpt.model.errors import InvalidCheckpoint, RunExists, UsageError
-from gitckpt.model.format import budget
-from gitckpt.model.names import shell_word
-from gitckpt.model.readers.fence import fenced
+from gitckpt.model.fence import fenced
 from gitckpt.store.records import layout
 
 TYPE_CHECKING = False

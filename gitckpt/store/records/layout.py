@@ -8,7 +8,8 @@ from gitckpt.git.lock import Lock
 from gitckpt.git.objects.encoding import OVERSIZED
 from gitckpt.git.refs import Update
 from gitckpt.model import ids
-from gitckpt.model.format.note import link_line
+from gitckpt.model.note import link_line
+from gitckpt.model.values import dataclass
 from gitckpt.store import notes
 
 TYPE_CHECKING = False
@@ -20,6 +21,10 @@ if TYPE_CHECKING:
     from gitckpt.git.repository import Repository
     from gitckpt.model.checkpoint import Checkpoint
     from gitckpt.store.records.entry import Entry
+
+
+# Where things are stored: the refs of one checkpoint, and the lines that link it to its commit. Imported by the hook.
+
 
 CHECKPOINTS = notes.CHECKPOINTS
 TREES = "refs/ckpt/trees/"
@@ -131,7 +136,7 @@ def documents(repository: Repository, objects: Objects, oids: Sequence[str]) -> 
     Args:
         oids: full ones.
     """
-    from gitckpt.model.format import budget
+    from gitckpt.model import budget
 
     if len(oids) < _MANY:
         yield from objects.read(oids)
@@ -178,8 +183,8 @@ def run_head(found: tuple[str, bytes] | None, ref: str) -> Checkpoint:
     Raises:
         InvalidCheckpoint: it is no checkpoint document of a run.
     """
+    from gitckpt.model.codec import decode
     from gitckpt.model.errors import InvalidCheckpoint, NewerCheckpoint
-    from gitckpt.model.readers.codec import decode
 
     hint = "the head of the run is damaged; mend it: git ckpt verify --repair"
     if found is None or found[0] != "blob":
@@ -210,3 +215,29 @@ def require_free(repository: Repository, checkpoint_id: str) -> None:
         f"the id {checkpoint_id} is taken: {refs[0]} is there, though no checkpoint is",
         hint="leave the id out to get a fresh one; to clear leftovers: git ckpt verify --repair",
     ) from None
+
+
+# Read what gitckpt made a worktree for, from its administrative directory.
+
+
+@dataclass(frozen=True, slots=True)
+class Owner:
+    """What a worktree was made for, as kept in its administrative directory."""
+
+    checkpoint: str
+    run: str | None
+
+
+def owner_in(git_dir: str) -> Owner | None:
+    """Return what a worktree was made for; None where gitckpt did not make it."""
+    path = os.path.join(git_dir, RUN_FILE)
+    if not os.path.exists(path):
+        return None
+    import json
+
+    try:
+        with open(path, encoding="utf-8") as file:
+            said = json.load(file)
+        return Owner(said["checkpoint"], said.get("run"))
+    except (FileNotFoundError, ValueError, KeyError, TypeError):
+        return None

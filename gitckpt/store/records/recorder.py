@@ -13,8 +13,8 @@ from _thread import RLock  # `threading` would cost the hook 2 ms
 from gitckpt.git.objects.encoding import object_id
 from gitckpt.git.process import GitError
 from gitckpt.git.refs import LockHeld, RefMoved, Update
+from gitckpt.model import document, note
 from gitckpt.model.errors import BusyError, NotFoundError
-from gitckpt.model.format import document, note
 from gitckpt.store import notes, roster
 from gitckpt.store.records import keep, layout
 
@@ -199,17 +199,16 @@ class Recorder:
         found = self._refs.read(ref)
         if found is None:
             raise NotFoundError(f"no run {run}", hint="see which runs there are: git ckpt runs")
-        from gitckpt.store import chains
 
         written, before = self._written.get(run, ("", {}))
         state: dict[str, Any] = {}
         newest = None
-        if noted := chains.noted_after(self._repository, run, found):  # by one who was stopped before the head moved, perhaps
+        if noted := roster.noted_after(self._repository, run, found):  # by one who was stopped before the head moved, perhaps
             from gitckpt.store.records import heads
 
             newest = heads.recorded_among(noted, run, self._objects, self._refs)
         if newest is not None or written != found or proposal.state is None:
-            from gitckpt.model.readers.codec import fields as fields_of
+            from gitckpt.model.codec import fields as fields_of
 
             newest = newest or layout.run_head(next(self._objects.read([found])), ref)
             before, state = fields_of(newest), dict(newest.state)
@@ -237,11 +236,9 @@ class Recorder:
         self._objects.write(needed, flushed=False)
         guard, noted = made[0][0].guard, list[str]()
         if fields.get("run") and made[0][0].is_ours:
-            from gitckpt.store import chains  # what commits outside of runs never need
-
             drives = guard is not None and guard.drives
             new = [oid for _, oid in documents]
-            noted = chains.extend(self._repository, fields["run"], head, new, drives=drives)
+            noted = roster.extend(self._repository, fields["run"], head, new, drives=drives)
 
         def flush() -> None:
             self._objects.flush(needs, noted)

@@ -11,8 +11,8 @@ from gitckpt.git.objects.diff import Difference
 from gitckpt.git.objects.encoding import object_id
 from gitckpt.git.repository import Repository
 from gitckpt.git.worktree.index import PrivateIndex
+from gitckpt.model.arguments import first_of
 from gitckpt.model.errors import BusyError, WorktreeError
-from gitckpt.model.names import first_of
 from gitckpt.model.values import dataclass, field
 from gitckpt.store.snapshot import manifest
 from gitckpt.store.snapshot.manifest import Contents

@@ -13,16 +13,15 @@ from collections.abc import Collection, Mapping, Sequence
 from gitckpt.git.contents import attributes, raw_files, unfiltered
 from gitckpt.git.contents.unfiltered import HeldBack
 from gitckpt.git.objects import diff
-from gitckpt.git.objects.diff import Difference
+from gitckpt.git.objects.diff import Difference, present
 from gitckpt.git.objects.encoding import empty_tree
-from gitckpt.git.objects.trees import present
 from gitckpt.git.process import GitError
 from gitckpt.git.repository import Repository
 from gitckpt.git.worktree import modules
-from gitckpt.git.worktree.complaints import failing_filters, filters_off
+from gitckpt.git.worktree.administration import failing_filters, filters_off
 from gitckpt.git.worktree.index import PARALLEL, PrivateIndex
+from gitckpt.model.arguments import first_of
 from gitckpt.model.errors import BusyError, WorktreeError
-from gitckpt.model.names import first_of
 from gitckpt.store.restore.plan import is_within
 from gitckpt.store.snapshot import comparison, manifest
 

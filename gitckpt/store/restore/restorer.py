@@ -8,53 +8,369 @@ from __future__ import annotations
 import contextlib
 import os
 import re
+from collections.abc import Collection, Mapping, Sequence
 
-from gitckpt.git.contents import annex, attributes, raw_files, unfiltered
-from gitckpt.git.graph import partial
+from gitckpt.git import graph
+from gitckpt.git.contents import annex, attributes, bounds, raw_files, unfiltered
 from gitckpt.git.objects import diff
+from gitckpt.git.objects.diff import leaf
+from gitckpt.git.objects.encoding import DIRECTORY, GITLINK, stays_within
 from gitckpt.git.process import GitError
+from gitckpt.git.repository import Repository
 from gitckpt.git.worktree import modules, operation
 from gitckpt.git.worktree.index import PrivateIndex
 from gitckpt.model import ids
-from gitckpt.model.checkpoint import SAFETY, Checkpoint
-from gitckpt.model.errors import BusyError, WorktreeError
-from gitckpt.model.names import first_of, quoted
-from gitckpt.model.values import replace
-from gitckpt.store import roster
+from gitckpt.model.arguments import first_of, quoted, shell_word
+from gitckpt.model.checkpoint import SAFETY, Checkpoint, Omitted
+from gitckpt.model.errors import BusyError, NotFoundError, WorktreeError
+from gitckpt.model.values import dataclass, field, replace
+from gitckpt.store import roster, submodules
 from gitckpt.store.checkpoints import Checkpoints
 from gitckpt.store.records import layout
-from gitckpt.store.restore import exactness, position, replacement
-from gitckpt.store.restore import shape as shape_of
+from gitckpt.store.restore import exactness, replacement
+from gitckpt.store.restore import plan as shape_of
 from gitckpt.store.restore import undo as undoing
-from gitckpt.store.restore.departure import Departures
 from gitckpt.store.restore.plan import (
     CHANGE,
+    DELETE,
     STAGE,
     PathChange,
     Plan,
+    Shape,
+    as_text,
     is_file,
     is_within,
     make_plan,
     missing,
     require_paths,
 )
-from gitckpt.store.restore.position import Gap, Position
-from gitckpt.store.restore.report import Restored, kept_failure, left_out, remarks
-from gitckpt.store.restore.shape import Shape, as_text
-from gitckpt.store.restore.submodules import Returned, Submodules
-from gitckpt.store.snapshot import assurance, capture, comparison, index_state, manifest
+from gitckpt.store.restore.submodules import Departures, Returned, Submodules
+from gitckpt.store.snapshot import assurance, capture, comparison, manifest
 from gitckpt.store.snapshot.capture import Captured
 from gitckpt.store.snapshot.manifest import INTENT, SKIPPED, Contents
-from gitckpt.store.submodules import keeper
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping, Sequence
+    from collections.abc import Callable
     from typing import Any
 
     from gitckpt.git.contents.unfiltered import HeldBack
+    from gitckpt.git.objects.port import Objects
 
     Announce = Callable[[Sequence[str]], None]
+
+
+# Where HEAD is, and where the files of a checkpoint are from: what is to be known before the two are mixed, and afterwards.
+
+
+_ENDS = {
+    "merge": "git merge --continue, or git merge --abort",
+    "cherry-pick": "git cherry-pick --continue, or --abort",
+    "revert": "git revert --continue, or --abort",
+    "rebase": "git rebase --continue, or --abort",
+    "am": "git am --continue, or --abort",
+    "bisect": "git bisect good, bad or reset",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Position:
+    """Where somebody works.
+
+    Attributes:
+        commit: full oid of what HEAD points to; "" before the first commit.
+        branch: short name of the branch; None where HEAD is detached.
+        operation: the merge, rebase, … in progress; None where there is none.
+    """
+
+    commit: str
+    branch: str | None
+    operation: str | None
+
+    def __str__(self) -> str:
+        commit = f"commit {self.commit[: ids.SHORT]}" if self.commit else "no commit yet"
+        return f"{commit} ({self.branch or 'detached'})"
+
+
+def of(checkpoint: Checkpoint) -> Position:
+    """Returns where a checkpoint was recorded."""
+    files = checkpoint.worktree
+    return Position(checkpoint.git_sha, checkpoint.branch, files.operation if files else None)
+
+
+@dataclass(frozen=True, slots=True)
+class Gap:
+    """What there is between where HEAD is and where the files of a checkpoint are from.
+
+    Attributes:
+        head: where HEAD is, and stays.
+        source: where the checkpoint was recorded.
+        changes_operation: whether the operation in progress becomes that of the checkpoint, and is another one.
+        is_partial: whether only some paths come back.
+        would_move: whether the checkpoint's operation would move the branch here, and is left out for that.
+        is_foreign: whether it was captured elsewhere: no operation comes back, which is told otherwise.
+        elsewhere: the command that opens a worktree where the checkpoint was recorded.
+        back: the command that takes it back.
+    """
+
+    head: Position
+    source: Position
+    changes_operation: bool
+    is_partial: bool
+    would_move: bool
+    is_foreign: bool
+    elsewhere: str
+    back: str
+
+    def sentences(self) -> Sequence[str]:
+        """Return what to say before the files come, a sentence each; nothing without a gap."""
+        return [*self._of_commit(), *self._of_operation()]
+
+    def _of_commit(self) -> list[str]:
+        head, source = self.head, self.source
+        if head.commit != source.commit:
+            files = f"{'these files' if self.is_partial else 'the files'} of {source}"
+            said = f"HEAD stays at {head}; {files} show as changes there"
+            return [f"{said}; to work at that commit: {self.elsewhere}"]
+        if head.branch == source.branch:
+            return []
+        if source.branch is None:
+            origin, advice = "while HEAD was detached", ""
+        else:
+            origin = f"on {source.branch}"
+            end = "-- " if source.branch.startswith("-") else ""  # a document may say anything
+            advice = f"; to be there: git switch {end}{shell_word(source.branch)}"
+        return [f"HEAD stays at {head}; the checkpoint was made {origin}, at the same commit{advice}"]
+
+    def _of_operation(self) -> list[str]:
+        here, there = self.head.operation, None if self.is_foreign else self.source.operation
+        said = []
+        if self.changes_operation:
+            if here and here != there:
+                said.append(f"the {here} in progress here is put away; to have it again: {self.back}")
+            if there:
+                said.append(f"the {there} of the checkpoint is in progress again; to end it: {_end(there)}")
+        elif self.is_partial or self.would_move or self.head.commit != self.source.commit:
+            if there:
+                why = f"it would move {self.head.branch}" if self.would_move else "it belongs to another commit than HEAD"
+                why = "only some paths come back" if self.is_partial else why
+                said.append(f"the {there} of the checkpoint is left out, as {why}; a worktree with it: {self.elsewhere}")
+            if here and not self.is_partial:
+                files = "these files" if self.head.commit == self.source.commit else "these files, which are of another commit"
+                said.append(f"the {here} in progress here goes on with {files}; to end it: {_end(here)}")
+        return said
+
+
+def _end(operation: str) -> str:
+    return _ENDS.get(operation, "see git status")
+
+
+def require_source(store: Checkpoints, checkpoint: Checkpoint) -> None:
+    """Raises `WorktreeError` if there is no worktree to put the files of a checkpoint into, or they are not there.
+
+    Args:
+        store: of the worktree.
+        checkpoint: whose files are to come back.
+    """
+    files = checkpoint.worktree
+    short = checkpoint.id[: ids.SHORT]
+    if store.repository.worktree is None:
+        raise WorktreeError("there is no worktree here to put files into", hint=f"open one: git ckpt resume {short}")
+    if files is not None and files.degraded and files.tree is None:
+        raise WorktreeError(
+            f"checkpoint {checkpoint.id} has no files: {files.degraded}",
+            hint=f"the files of its commit: git restore --source={checkpoint.git_sha[:10]} --staged --worktree ."
+            if checkpoint.git_sha
+            else "see what else there is: git ckpt list",
+        )
+
+
+# What became of a restore, and what else a person should know of it.
+
+
+_FEW = 3
+"""So many of the paths that were left out are named."""
+
+
+@dataclass(frozen=True, slots=True)
+class Restored:
+    """What became of a restore.
+
+    Attributes:
+        checkpoint: id of the one whose files these are.
+        changes: what was done, or would be, path by path.
+        safety: id of the checkpoint that holds what was there before; None where nothing was to be done.
+        remarks: what else the person should know, a sentence each; what the checkpoint left out and is missing here among it.
+        head: where HEAD is, and stays.
+        source: where the checkpoint was recorded.
+        apart: what it means that the two are not the same, a sentence each, as it was told before the act; empty where they are,
+            and where nothing was to be done.
+        unfiltered: files that are there only as git stores them, because a filter fails; to restore them again completes them.
+        kept: files that stay, as no checkpoint can hold their content: the reason by path.
+    """
+
+    checkpoint: str
+    changes: Sequence[PathChange]
+    safety: str | None
+    remarks: Sequence[str]
+    head: Position
+    source: Position
+    apart: Sequence[str]
+    unfiltered: Sequence[bytes] = ()
+    kept: Mapping[bytes, str] = field(default_factory=dict)
+
+
+def kept_failure(kept: Mapping[bytes, str]) -> WorktreeError:
+    """Return the error for files that a restore has left as they were."""
+    names = first_of([f"{quoted(path)} ({reason})" for path, reason in sorted(kept.items())])
+    count = f"{len(kept)} files stay as they are" if len(kept) > 1 else "1 file stays as it is"
+    hint = "make git able to read it (or move it away), then run the command again"
+    return WorktreeError(f"{count}, as no checkpoint can hold what is in there: {names}", hint=hint)
+
+
+def remarks(
+    checkpoint: Checkpoint,
+    plan: Plan,
+    *,
+    spoken_for: Collection[bytes],
+    rebased: str | None,
+    is_foreign: bool,
+    in_repositories: Collection[bytes] = (),
+) -> list[str]:
+    """Returns what a person should know, a sentence each.
+
+    Args:
+        checkpoint: what comes back.
+        plan: what is to be done, or was.
+        spoken_for: submodules of which something else is said.
+        rebased: the branch of a rebase that comes back detached from it; None for none.
+        is_foreign: whether an operation in progress was captured elsewhere, and is left out.
+        in_repositories: what does not come back, as a repository lies there.
+    """
+    gone = {change.path for change in plan.changes if change.kind == DELETE}
+    stay = [one for one in plan.submodules if one.path not in spoken_for and one.path not in gone]
+    said = []
+    for one in stay:
+        then = f"it was at {one.new}" if one.new.strip("0") else "it was none"
+        said.append(f"the submodule {one.path.decode('utf-8', 'replace')} stays as it is; {then}")
+    if in_repositories:
+        names = first_of(sorted(quoted(path) for path in in_repositories))
+        said.append(f"left out, as they lie in the directory of a repository: {names}")
+    if plan.unknown:
+        names = first_of(sorted(path.decode("utf-8", "replace") for path in plan.unknown))
+        said.append(f"untracked, and nobody looked for such files when the checkpoint was made, so they stay: {names}")
+    files = checkpoint.worktree
+    converted = {quoted(change.path) for change in plan.changes}.intersection(files.converted if files is not None else ())
+    said += [f"comes back as git writes it, not byte for byte: {first_of(sorted(converted))}"] if converted else []
+    said += [operation.farewell(rebased)] if rebased is not None else []
+    said += [operation.FOREIGN] if is_foreign else []
+    return said
+
+
+def left_out(repository: Repository, checkpoint: Checkpoint, paths: Sequence[bytes]) -> list[str]:
+    """Name what a checkpoint left out and is missing in the worktree, in one sentence.
+
+    Args:
+        repository: seen from the worktree.
+        checkpoint: what comes back.
+        paths: files and directories to which the restore is restricted; none for all.
+    """
+    files = checkpoint.worktree
+    omitted = files.omitted if files is not None else ()
+    missing = [entry.path for entry in omitted if _is_missing(repository, checkpoint, entry, paths)]
+    if not missing:
+        return []
+    short = checkpoint.id[: ids.SHORT]
+    count = "1 path" if len(missing) == 1 else f"{len(missing)} paths"
+    names = first_of(missing, _FEW)
+    return [f"{count} left out of the checkpoint and missing here: {names}; see why: git ckpt show {short}"]
+
+
+def _is_missing(
+    repository: Repository,
+    checkpoint: Checkpoint,
+    entry: Omitted,
+    paths: Sequence[bytes],
+) -> bool:
+    """Tell whether a path that was left out lies in the worktree, and nothing is there."""
+    path = modules.unquoted(entry.path).rstrip(b"/")
+    is_beside = checkpoint.run is not None and path.startswith(b"run/")  # a file of the run
+    if is_beside or path.split(b"/")[0] == b".git" or not stays_within(path):
+        return False
+    whole = os.path.join(os.fsencode(repository.worktree or ""), path)
+    return is_within(path, paths) and not os.path.lexists(whole)
+
+
+# One file out of a snapshot, whatever it is called; and what a snapshot has besides files.
+
+
+_BESIDE = "run"
+"""The entry of a snapshot that holds what a run keeps beside its worktree."""
+
+
+@dataclass(frozen=True, slots=True)
+class Extras:
+    """What a snapshot has that a tree of git's cannot hold. Paths are those of git, from the top of the worktree.
+
+    Attributes:
+        raw: files that are kept byte for byte, as git would write them otherwise.
+        directories: those that hold no file of the snapshot; none that is above another one.
+        modes: permission bits of files and directories that may less than the umask lets them, by path.
+    """
+
+    raw: Sequence[bytes]
+    directories: Sequence[bytes]
+    modes: Mapping[bytes, int]
+
+
+def extras(repository: Repository, objects: Objects, checkpoint: Checkpoint) -> Extras:
+    """Returns what the snapshot of a checkpoint has besides files. Errors: `WorktreeError`, where it cannot be read."""
+    if checkpoint.tree is None:
+        return Extras((), (), {})
+    found = manifest.contents_of(checkpoint, repository, objects)
+    return Extras(sorted(manifest.raw_of(repository, found)), found.directories, found.modes)
+
+
+def content(repository: Repository, checkpoint: Checkpoint, path: bytes, *, beside: bool) -> bytes:
+    """Returns the content of a file.
+
+    Args:
+        checkpoint: whose file it is.
+        path: of the file, from the top of the worktree.
+        beside: whether it is one that the run keeps beside the worktree.
+
+    Raises:
+        NotFoundError: there is no such file.
+        WorktreeError: the files are missing, or its content is.
+    """
+    if beside:
+        bounds.require(repository, checkpoint.tree, "")
+        trees = [f"{checkpoint.tree}:{_BESIDE}"] if checkpoint.tree is not None else []
+    else:
+        files = manifest.files_of(repository, checkpoint)
+        raw = manifest.raw_tree(repository, checkpoint.tree)  # what is there counts: it is what the file was
+        trees = [files] if raw is None else [raw, files]
+    for tree in trees:
+        oid = _blob(repository, tree, path)
+        if oid is not None:
+            found = next(repository.cat_file.contents([oid]))
+            if found is None:
+                raise WorktreeError(f"{oid}, the content of {os.fsdecode(path)}, is missing", hint="see what is wrong: git ckpt verify")
+            return found[2]
+    where = "beside its worktree" if beside else "among its files"
+    raise NotFoundError(f"checkpoint {checkpoint.id} has no file {os.fsdecode(path)!r} {where}", hint=f"see: git ckpt show {checkpoint.id}")
+
+
+def _blob(repository: Repository, tree: str, path: bytes) -> str | None:
+    """Returns the oid of the blob at a path; None where there is none."""
+    if not stays_within(path) or repository.cat_file.info(tree) is None:
+        return None
+    found = leaf(repository, tree, path)  # `cat-file` takes a name a line, and a path may have several
+    return found[2] if found is not None and found[1] not in (DIRECTORY, GITLINK) else None
+
+
+# Restore: puts the files of a checkpoint into the worktree one is in, after a safety checkpoint; and takes that back.
+
 
 _OF_SUBMODULE = "the submodule "
 _UNUSUAL = re.compile(rb"[^ -~]|git|(^|/)\.|[~:\\]|//", re.IGNORECASE)
@@ -185,10 +501,10 @@ class _Restore:
         self._left_out = left_out(store.repository, checkpoint, self._paths)
         self._step = step
         self._head, self._branch = store.objects.head()
-        position.require_source(store, checkpoint)
+        require_source(store, checkpoint)
         checkpoint, self._stand_in = manifest.with_commit(store.repository, checkpoint, self._head)
         self._checkpoint = checkpoint
-        partial.fetch_for(store.repository, checkpoint.tree, checkpoint.git_sha)
+        graph.fetch_for(store.repository, checkpoint.tree, checkpoint.git_sha)
         self._wanted = manifest.contents_of(checkpoint, store.repository, store.objects)
         if self._stand_in is not None:
             self._wanted.operation = {}
@@ -296,7 +612,7 @@ class _Restore:
         no_run = "--no-run " if self._checkpoint.run else ""
         return Gap(
             head=Position(self._head, self._branch, under_way),
-            source=position.of(self._checkpoint),
+            source=of(self._checkpoint),
             changes_operation=changes_operation,
             is_partial=bool(self._paths),
             would_move=self._would_move,
@@ -364,15 +680,15 @@ class _Restore:
             if refused:  # a tree can hold what no index can
                 raise WorktreeError(f"git refuses the files of checkpoint {self._checkpoint.id}: {first_of(refused)}")
         self._require_objects(plan)
-        if partial.promisor(self._repository):
-            partial.fetch_missing(self._repository, expected, before)
+        if graph.promisor(self._repository):
+            graph.fetch_missing(self._repository, expected, before)
         return expected
 
     def _require_objects(self, plan: Plan) -> None:
         """Raises `WorktreeError` where an object is missing that the restore needs; in a partial clone, git may fetch those of files."""
         if self._brings_operation:
             operation.require_objects(self._repository, self._wanted.operation)
-        if partial.promisor(self._repository):
+        if graph.promisor(self._repository):
             return
         gone = [(one.path, one.new) for one in plan.files if one.new.strip("0") and self._repository.cat_file.info(one.new) is None]
         gone = sorted({*gone, *exactness.missing(self._repository, plan.exactness)})
@@ -399,7 +715,7 @@ class _Restore:
         message = f"before the files of {self._checkpoint.id[: ids.SHORT]} came back"
         found = captured.worktree
         if self._limits.submodules:  # those that come back as well: an index without them may be here
-            found = keeper.capture(self._store, found, {*captured.submodules, *self.submodules.paths}, self._limits)
+            found = submodules.capture(self._store, found, {*captured.submodules, *self.submodules.paths}, self._limits)
         made = self._store.record(layout.SAFETY_COMPLETE, state, worktree=found, trigger=SAFETY, message=message)
         failure = assurance.failure(self._repository, self._store.objects, made, self._store.announce)
         if failure is not None:
@@ -442,7 +758,7 @@ class _Restore:
             if self._has_index or self._is_converted or plan.exactness.touched is not None:
                 self._write_index_of_paths(plan)
         else:
-            index_state.turn_into(index, self._kept_flags(plan, found), self._checkpoint.git_sha, expected)
+            manifest.turn_into(index, self._kept_flags(plan, found), self._checkpoint.git_sha, expected)
             index.install()
         if self._brings_operation and found.operation != self._wanted.operation:
             operation.clear(self._repository)
@@ -463,9 +779,9 @@ class _Restore:
             own.refresh()
             for flag, (gets, loses) in plan.flags.items():
                 if flag == INTENT:
-                    index_state.add_in_intent(own, self._wanted, gets)
+                    manifest.add_in_intent(own, self._wanted, gets)
                 else:
-                    index_state.change_flag(own, flag, gets, loses)
+                    manifest.change_flag(own, flag, gets, loses)
             own.install()
 
     def _verify(self, plan: Plan, expected: str, shape: Shape) -> None:

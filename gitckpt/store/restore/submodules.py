@@ -8,26 +8,185 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
+from gitckpt.git.files import mounts
+from gitckpt.git.objects.diff import leaves
+from gitckpt.git.objects.encoding import GITLINK
 from gitckpt.git.repository import BRANCHES, Repository
 from gitckpt.git.worktree import administration, modules
 from gitckpt.model import ids
+from gitckpt.model.arguments import shell_word
 from gitckpt.model.checkpoint import SAFETY, Checkpoint, Submodule
+from gitckpt.model.document import message_of
 from gitckpt.model.errors import CkptError, WorktreeError
-from gitckpt.model.format.document import message_of
-from gitckpt.model.names import shell_word
 from gitckpt.model.values import dataclass
+from gitckpt.store import submodules
 from gitckpt.store.checkpoints import Checkpoints
 from gitckpt.store.records import layout
-from gitckpt.store.restore import departure
 from gitckpt.store.restore.plan import ADD, CHANGE, DELETE, PathChange, is_within
 from gitckpt.store.snapshot import manifest
-from gitckpt.store.submodules import keeper
+from gitckpt.store.snapshot.limits import Limits
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
+
+
+# Submodules that a restore has checked out, and that go again when it is taken back; their repositories stay where git keeps them.
+
+
+KEY = "submodules"
+"""In the state of a safety checkpoint: what the restore is to check out, with what is said of it by `before`."""
+
+
+class _Stays(CkptError):
+    """A submodule has something that no checkpoint holds, or is not as it was captured."""
+
+
+def before(store: Checkpoints, kept: Repository, top: str) -> dict[str, Any]:
+    """Returns what is to be known of a submodule that is about to be checked out: its HEAD, and how many directories are missing.
+
+    Args:
+        store: of the worktree around it.
+        kept: its repository.
+        top: where it is to be.
+    """
+    missing = 0
+    while not os.path.lexists(top):
+        top, missing = os.path.dirname(top), missing + 1
+    with contextlib.closing(store.seen_from(kept, "plumbing")) as inner:
+        head, branch = inner.objects.head()
+    return {"head": head, "branch": branch or "", "missing": missing}
+
+
+class Departures:
+    """The submodules that go.
+
+    Args:
+        store: of the worktree around them.
+        undone: the state of the safety checkpoint whose restore is taken back; empty for a restore.
+        stay: the submodules that are to be there.
+        limits: of captures.
+
+    Attributes:
+        remarks: which of them stay, and why.
+    """
+
+    def __init__(self, store: Checkpoints, undone: Mapping[str, Any], stay: Iterable[bytes], limits: Limits) -> None:
+        self._store = store
+        self._limits = limits
+        said = undone.get(KEY, {})
+        known = {modules.unquoted(str(text)): was for text, was in said.items()} if isinstance(said, dict) else {}
+        self._known = {path: was for path, was in known.items() if path not in set(stay) and isinstance(was, dict)}
+        self.remarks: list[str] = []
+
+    def look(self) -> list[PathChange]:
+        """Returns what would be done."""
+        return [PathChange(DELETE, path) for path in sorted(self._known) if self._is_there(path)]
+
+    def take(self, safety: Checkpoint) -> None:
+        """Takes them away.
+
+        Args:
+            safety: the checkpoint of what is there.
+        """
+        held = {modules.unquoted(one.path): one for one in safety.worktree.submodules} if safety.worktree is not None else {}
+        for path, was in sorted(self._known.items()):
+            if not self._is_there(path):
+                continue
+            try:
+                if path not in held:
+                    raise _Stays("no checkpoint holds it")
+                self._take(path, held[path], was)
+            except (CkptError, OSError) as error:
+                why = error.message if isinstance(error, CkptError) else f"{error.strerror}"
+                self.remarks.append(f"the submodule {path.decode('utf-8', 'replace')} stays: {why}")
+
+    def _is_there(self, path: bytes) -> bool:
+        there = modules.seen_from(self._store.repository, path)
+        if there is None:
+            return False
+        there.close()
+        return True
+
+    def _take(self, path: bytes, one: Submodule, was: Mapping[str, Any]) -> None:
+        there = modules.seen_from(self._store.repository, path)
+        if there is None:
+            return
+        mounted = mounts.reason(there.worktree or "")
+        if mounted is not None:
+            raise _Stays(mounted)
+        top = os.fsencode(there.worktree or "")
+        with contextlib.closing(self._store.seen_from(there, "plumbing")) as inner:
+            checkpoint = inner.read_own(one.checkpoint)
+            files = sorted(os.path.relpath(each, top) for each in self._files(inner, checkpoint))
+            directories = _directories(top)
+            _point_head(inner, str(was.get("head", "")), str(was.get("branch", "")))
+        ends = [name for name in files if os.path.basename(name) == b".git"]  # what says whose they are goes last
+        for name in [*(name for name in files if name not in ends), *sorted(ends, key=len, reverse=True)]:
+            os.unlink(os.path.join(top, name))
+        for directory in sorted(directories, key=len, reverse=True):
+            os.rmdir(directory)
+        missing = was.get("missing", 0)
+        for _ in range(missing if isinstance(missing, int) else 0):
+            os.rmdir(top)
+            top = os.path.dirname(top)
+
+    def _files(self, inner: Checkpoints, checkpoint: Checkpoint) -> list[bytes]:
+        """Returns all files of a submodule, those of submodules within it too, each of which a checkpoint holds.
+
+        Raises:
+            _Stays: one of them is in no checkpoint.
+        """
+        repository = inner.repository
+        top = os.fsencode(repository.worktree or "")
+        if not os.path.isfile(os.path.join(top, b".git")):
+            raise _Stays("its repository is in it")
+        found = checkpoint.worktree
+        if found is None or found.degraded or found.omitted or found.converted:
+            raise _Stays("its checkpoint leaves something out")
+        now = inner.capture(self._limits)
+        if (inner.objects.head()[0], now.tree, now.dirty) != (checkpoint.git_sha, found.tree, found.dirty):
+            raise _Stays("it has changed meanwhile")
+        held = {path for path, mode, _ in leaves(repository, manifest.files_of(repository, checkpoint)) if mode != GITLINK} | {b".git"}
+        files: list[bytes] = []
+        within: list[bytes] = []
+        for one in found.submodules:
+            path = modules.unquoted(one.path)
+            there = modules.seen_from(repository, path)
+            if there is None:
+                raise _Stays("it has changed meanwhile")
+            with contextlib.closing(inner.seen_from(there, "plumbing")) as nested:
+                files += self._files(nested, nested.read(one.checkpoint))
+            within.append(os.path.join(top, path))
+        for parent, names, others in os.walk(top):
+            names[:] = [name for name in names if os.path.join(parent, name) not in within]
+            links = [name for name in names if os.path.islink(os.path.join(parent, name))]
+            for name in [*others, *links]:
+                whole = os.path.join(parent, name)
+                if os.path.relpath(whole, top) not in held:
+                    raise _Stays(f"no checkpoint holds {os.path.relpath(whole, top).decode('utf-8', 'replace')} in it")
+                files.append(whole)
+        return files
+
+
+def _directories(top: bytes) -> list[bytes]:
+    return [
+        os.path.join(parent, name) for parent, names, _ in os.walk(top) for name in names if not os.path.islink(os.path.join(parent, name))
+    ]
+
+
+def _point_head(inner: Checkpoints, head: str, branch: str) -> None:
+    """Points HEAD to where it was; the checkpoint that was made keeps the commit that it leaves."""
+    now: Sequence[str | None] = inner.objects.head()
+    if not head or (now[0], now[1] or "") == (head, branch) or inner.repository.cat_file.info(f"{head}^{{commit}}") is None:
+        return
+    is_there = bool(branch) and inner.repository.tip_of(branch) == head
+    inner.repository.point_head(BRANCHES + branch if is_there else head, f"checkout: moving to {branch if is_there else head}")
+
+
+# Submodules brought back by a restore, each by one of its own in its repository.
 
 
 _INSIDE = "after cd "
@@ -113,7 +272,7 @@ class Submodules:
     @property
     def state(self) -> dict[str, Any]:
         """For the safety checkpoint: what `undo` has to know, after `look`."""
-        return {departure.KEY: self.made} if self.made else {}
+        return {KEY: self.made} if self.made else {}
 
     @property
     def paths(self) -> frozenset[bytes]:
@@ -175,9 +334,9 @@ class Submodules:
             self._fail(path, f"no submodule in the files, and not to be made for the checkpoint {checkpoint}", "")
         elif twin is not None:
             twin.close()
-            self._fail(path, f"its repository {twin.git_dir} is that of another worktree", f"bring it here: {keeper.way_to_make(path)}")
+            self._fail(path, f"its repository {twin.git_dir} is that of another worktree", f"bring it here: {submodules.way_to_make(path)}")
         elif is_free:
-            advice = f"{keeper.way_to_make(path)}; {keeper.way_to_fetch(path, checkpoint)}"
+            advice = f"{submodules.way_to_make(path)}; {submodules.way_to_fetch(path, checkpoint)}"
             self._fail(path, f"no repository of it is here that has the checkpoint {checkpoint}", advice)
         else:
             self._fail(
@@ -204,14 +363,16 @@ class Submodules:
             if kept is None or dry_run:
                 there.close()
                 if kept is None:
-                    self._fail(path, f"no repository of it has the checkpoint {one.checkpoint}", keeper.way_to_fetch(path, one.checkpoint))
+                    self._fail(
+                        path, f"no repository of it has the checkpoint {one.checkpoint}", submodules.way_to_fetch(path, one.checkpoint)
+                    )
                 else:
                     kept.close()
                     self.changes.append(PathChange(CHANGE, path))
                 yield None
                 return
             with contextlib.closing(kept):  # it was captured in another worktree
-                keeper.bring_all(self._store, kept, there)
+                submodules.bring_all(self._store, kept, there)
         if there is None:
             there = self._made_anew(path, one, dry_run=dry_run)
             if there is None:
@@ -260,11 +421,11 @@ class Submodules:
                 self.moved.add(other)
                 there = None if dry_run else modules.move(repository, kept, other, top)
             elif dry_run:
-                self.made[one.path] = departure.before(self._store, kept, top)
+                self.made[one.path] = before(self._store, kept, top)
             else:
                 there = modules.attach(kept, top)
         if there is None and not dry_run:
-            self._fail(path, f"its repository {kept.git_dir} is in use elsewhere", f"bring it here: {keeper.way_to_make(path)}")
+            self._fail(path, f"its repository {kept.git_dir} is in use elsewhere", f"bring it here: {submodules.way_to_make(path)}")
             return None
         self.changes.append(PathChange(ADD, path))
         if other is not None:

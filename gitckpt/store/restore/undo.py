@@ -18,11 +18,11 @@ from gitckpt.git import fsync
 from gitckpt.git.files import atomic, premises
 from gitckpt.git.lock import Lock
 from gitckpt.git.objects import diff
-from gitckpt.git.worktree.complaints import IndexGone
+from gitckpt.git.worktree.administration import IndexGone
 from gitckpt.model import ids
+from gitckpt.model.arguments import shell_word
 from gitckpt.model.checkpoint import SAFETY
 from gitckpt.model.errors import InvalidCheckpoint, NotFoundError, WorktreeError
-from gitckpt.model.names import shell_word
 from gitckpt.model.values import dataclass, field
 from gitckpt.store import roster
 from gitckpt.store.records import layout

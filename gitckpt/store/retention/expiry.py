@@ -3,24 +3,31 @@
 from __future__ import annotations
 
 import contextlib
+import os
+import time
 from itertools import chain
 
-from gitckpt.git.graph import reachability
+from gitckpt.git import graph
+from gitckpt.git.files import atomic, premises
 from gitckpt.git.notes import Notes
-from gitckpt.model import policy
+from gitckpt.git.objects.diff import Expansion, differences
+from gitckpt.git.objects.encoding import empty_tree
+from gitckpt.git.repository import Repository
+from gitckpt.model import budget, note, policy, times
+from gitckpt.model.arguments import shell_word
 from gitckpt.model.checkpoint import HOOK_TRIGGERS, MANUAL, SAFETY, SUBMODULE
-from gitckpt.model.errors import BusyError, CkptError
-from gitckpt.model.format import note
-from gitckpt.model.policy import ALL, Candidate, Decision, Newest, Place, Policy
+from gitckpt.model.errors import BusyError, CkptError, UsageError, WorktreeError
+from gitckpt.model.policy import ALL, DAY, HOUR, Candidate, Decision, Newest, Place, Policy
 from gitckpt.model.values import dataclass, replace
-from gitckpt.store import chains, notes, roster
+from gitckpt.store import notes, roster, submodules
 from gitckpt.store.records import keys, layout
 from gitckpt.store.records.entry import Entry, Query
+from gitckpt.store.retention import runs, sweep, worktree
 from gitckpt.store.retention import runs as run_expiry
-from gitckpt.store.retention import sweep, thinning, worktree
 from gitckpt.store.retention.runs import Fate
 from gitckpt.store.roster import Roster
-from gitckpt.store.submodules import keeper
+from gitckpt.store.runs import summary
+from gitckpt.store.worktrees import ownership
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -28,6 +35,217 @@ if TYPE_CHECKING:
     from typing import Any
 
     from gitckpt.store.checkpoints import Checkpoints
+
+
+# Whether the clock can be gone by where things expire that nobody asked to go.
+
+
+_FILE = "clock"
+"""In the private directory: since when the clock has gone on without a gap, and when it was looked at last, in microseconds since the
+epoch; the start of the machine that this was in, and how long after it. Where the file is missing, there was no gap."""
+
+_BOOT = "/proc/sys/kernel/random/boot_id"
+_GAP, _PROOF = 30 * DAY, DAY
+_HALTED = DAY
+"""So far a clock may have gone ahead of the other one: a virtual machine that is halted each night stops that, and has its clock set each
+morning. By a clock that is ahead no more than this, things go a day too early."""
+
+
+def doubt(repository: Repository, now: int) -> str | None:
+    """Takes note of what time it is, and returns why nothing should expire by it, one clause; None where that is as good as any.
+
+    Args:
+        now: by the clock, in microseconds since the epoch.
+    """
+    since, last, *then = _read(repository) or (0, now)
+    beside = _running() if abs(now - times.now()) < HOUR else []  # it is of the clock of this machine, and of no other one
+    gap = now - last
+    is_same_start = bool(beside) and then[:1] == beside[:1]
+    ahead, most = (gap - (beside[1] - then[1]), _HALTED) if is_same_start else (gap, _GAP)
+    is_right = -HOUR <= ahead <= most
+    if not is_right:
+        since = now
+    with contextlib.suppress(OSError):  # on a full disk, what is older says as much
+        path = os.path.join(repository.make_private_dir(), _FILE)
+        line = " ".join(map(str, (since, now, *beside)))
+        atomic.write_own(path, f"{line}\n".encode("ascii"), flushed=False, opener=premises.create)
+    if now - since >= _PROOF:
+        return None
+    return "the clock was set, or nobody has used this repository for a month: nothing expires unasked until it has gone on for a day"
+
+
+def _running() -> list[int]:
+    """Returns a number for this start of the machine, and for how long it has run, in microseconds; nothing where that cannot be told."""
+    if not hasattr(time, "CLOCK_BOOTTIME"):
+        return []
+    try:
+        with open(_BOOT, "rb") as file:
+            start = int(file.read(64).replace(b"-", b""), 16)
+    except (OSError, ValueError):
+        return []
+    return [start, time.clock_gettime_ns(time.CLOCK_BOOTTIME) // 1000]
+
+
+def _read(repository: Repository) -> list[int] | None:
+    """Returns two numbers, or four."""
+    try:
+        with open(os.path.join(repository.private_dir, _FILE), "rb", opener=premises.create) as file:
+            found = [int(word) for word in file.read(256).split()]
+    except (OSError, ValueError):
+        return None
+    return found if len(found) in (2, 4) else None
+
+
+# Thinning: of what hooks and agents made, one checkpoint an hour stays, then one a day, where it has what the others have.
+
+
+_HOLDERS = ("refs/heads", "refs/tags", "refs/remotes")
+
+
+def decide(
+    store: Checkpoints, entries: Mapping[str, Entry], staying: Sequence[Candidate], rules: Policy, newest: Newest
+) -> dict[str, Decision]:
+    """Returns the decisions on those that are thinned away, by id.
+
+    Args:
+        entries: the checkpoints, by id.
+        staying: those of them that do not expire, newest first.
+        rules: the policy.
+        newest: which stay as they are among the newest.
+    """
+    now = store.clock()
+    mine = Roster.read(store.repository)
+    spans = policy.spans([each for each in staying if mine.is_ours(entries[each.id])], rules, newest, now=now)
+    if not spans:
+        return {}
+    used = runs.named(store) | ownership.checkpoints(store.repository)
+    held = _Holdings(store, [entries[each.id] for span in spans for each in span.due], [entries[span.newest.id] for span in spans])
+    found: dict[str, Decision] = {}
+    for span in spans:
+        first = nearest = entries[span.newest.id]
+        for each in span.due:
+            entry = entries[each.id]
+            if each.id not in used and (held.has(nearest, entry) or (nearest is not first and held.has(first, entry))):
+                found[each.id] = policy.thinned(each, span, now=now)
+            else:
+                nearest = entry
+    return found
+
+
+def heads(store: Checkpoints) -> set[str]:
+    """Returns what branches, tags and remote-tracking branches point to, as far as it is there."""
+    found = set(store.refs.list(*_HOLDERS, fields="%(objectname)").decode("ascii").split())
+    return set(store.repository.cat_file.known(sorted(found)))
+
+
+class _Holdings:
+    """Tells what checkpoints hold that later ones have, too.
+
+    Args:
+        due: those that may go.
+        newest: those that stay in any case.
+    """
+
+    def __init__(self, store: Checkpoints, due: Sequence[Entry], newest: Sequence[Entry]) -> None:
+        self._repository = store.repository
+        self._expansion = Expansion(store.repository, budget.SNAPSHOT)
+        commits = {entry.git_sha for entry in due if entry.git_sha}
+        self._there = set(store.repository.cat_file.known(sorted(commits)))
+        stay = set(store.repository.cat_file.known(sorted({entry.git_sha for entry in newest if entry.git_sha})))
+        self._outside = graph.outside(store.repository.git, self._there, heads(store) | stay) if self._there else set()
+
+    def has(self, later: Entry, entry: Entry) -> bool:
+        """Tells whether a later checkpoint, or a commit that stays, has what one has. What cannot be read is nowhere else."""
+        if entry.git_sha and entry.git_sha not in self._there:
+            return False
+        is_reached = entry.git_sha not in self._outside
+        if entry.trigger in HOOK_TRIGGERS:
+            return is_reached and entry.tree in (None, later.tree)
+        if entry.operation is not None and entry.operation != later.operation:
+            return False
+        if not _submodules(entry) <= _submodules(later):
+            return False
+        try:
+            return self._has_paths(later, entry, is_reached=is_reached)
+        except CkptError:
+            return False
+
+    def _has_paths(self, later: Entry, entry: Entry, *, is_reached: bool) -> bool:
+        files, after, committed = self._files(entry), self._files(later), self._tree(entry.git_sha)
+        if files is None or after is None or committed is None:
+            return False
+        base = committed if is_reached else self._tree("")
+        if (
+            base is None
+            or any(self._expansion.is_beyond(each, files) for each in (base, committed))
+            or self._expansion.is_beyond(files, after)
+        ):
+            return False
+        before = {one.path: (one.old_mode, one.old) for one in differences(self._repository, committed, files)}
+        changed = {one.path: one for one in differences(self._repository, files, after)}
+        for own in differences(self._repository, base, files):
+            then = changed.get(own.path)
+            if own.status == "D" or then is None:
+                continue
+            is_gone = then.status == "D" or (then.new_mode, then.new) == before.get(own.path)
+            if is_gone or entry.branch is None:  # of two worktrees without a branch, nobody can tell whose version that is
+                return False
+        return True
+
+    def _files(self, entry: Entry) -> str | None:
+        """Returns the tree of the files of a checkpoint; None where it is missing."""
+        if entry.tree is None:
+            return self._tree(entry.git_sha)
+        found = self._repository.cat_file.info(f"{entry.tree}:files")
+        return found[0] if found is not None else None
+
+    def _tree(self, commit: str) -> str | None:
+        if not commit:
+            return empty_tree(self._repository.object_format)
+        found = self._repository.cat_file.info(f"{commit}^{{tree}}")
+        return found[0] if found is not None else None
+
+
+def _submodules(entry: Entry) -> set[str]:
+    return {one.partition(" ")[2] for one in entry.submodules.split("\0")[:-1]}
+
+
+# Removal of one run by name: as a whole, as expiry does it, or not at all.
+
+
+def remove(store: Checkpoints, run: str) -> int:
+    """As `Store.remove_run`."""
+    known = summary.summary_of(store, run)
+    found = store.leases.read(run)
+    if found is not None and store.leases.is_held(*found):
+        raise store.leases.refusal(*found)
+    other = runs.needed_by(store, run)
+    if other is not None:
+        raise UsageError(
+            f"run {run} stays: the unfinished run {other} refers to it", hint=f"remove that one first: git ckpt remove {other}"
+        )
+    by_run = runs.chains_of(store, [run])
+    entries = by_run[run]
+    wanted = Fate(run, known.label, len(entries), known.path, is_due=True, expires=True, reason="it was named")
+    (fate,) = runs.remove(store, by_run, [wanted])
+    if not fate.expires:
+        raise fate.failure or _stays(fate)
+    keys.forget_orphans(store.refs, store.objects, store.index.runs)
+    roster.forget_others_chains(store.repository, store.index.runs)
+    return len(entries)
+
+
+def _stays(fate: Fate) -> CkptError:
+    """Returns the error for a run that stays, with what would let it go."""
+    again = f"git ckpt remove {fate.run}"
+    if fate.path is not None and worktree.HOLDS in fate.reason:
+        hint = f"save that, or take it out: git -C {shell_word(fate.path)} ckpt save; then again: {again}"
+    else:
+        hint = f"once that is settled: {again}"
+    return WorktreeError(f"run {fate.run} stays: {fate.reason}", hint=hint)
+
+
+# Expiry: what the policy lets go is removed; the objects are git's to collect.
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,13 +310,13 @@ def expire(
         run_expiry.forget_leases(store)
         with contextlib.suppress(BusyError):  # the next one does it
             keys.forget_orphans(store.refs, store.objects, store.index.runs)
-        chains.forget_others(store.repository, store.index.runs)
+        roster.forget_others_chains(store.repository, store.index.runs)
         with layout.turn(store.repository) as is_alone:
             if is_alone:  # a record in progress has its line before its refs
                 roster.forget_others(store.repository, store.index.oids)
         with contextlib.suppress(BusyError):  # the next one does it
             store.remover().settle()
-        keeper.sweep(store)
+        submodules.sweep(store)
         for sentence in worktree.finish(store.repository):
             store.announce(sentence)
     done = [(entry, Decision(entry.id, expires=True, reason=f"phase {phase} is complete")) for entry, phase in squashed.values()]
@@ -185,7 +403,7 @@ def expire_alone(
         candidates = [replace(each, rewritten=True) if each.id in rewritten else each for each in candidates]
         decisions = policy.apply(candidates, rules, newest, now=now)
     staying = [each for each, decision in zip(candidates, decisions, strict=True) if not decision.expires]
-    thin = thinning.decide(store, {entry.id: entry for entry in entries}, staying, rules, newest)
+    thin = decide(store, {entry.id: entry for entry in entries}, staying, rules, newest)
     decided = [(entry, thin.get(entry.id, decision)) for entry, decision in zip(entries, decisions, strict=True)]
     gone = [(entry, decision) for entry, decision in decided if decision.expires]
     if gone and not dry_run:
@@ -276,8 +494,8 @@ def _rewritten(store: Checkpoints, entries: Sequence[Entry]) -> set[str]:
     mine = {entry.id: entry.git_sha for entry in entries if entry.trigger in HOOK_TRIGGERS and entry.git_sha}
     mine = _elsewhere(store, mine) if mine else {}
     there = set(store.repository.cat_file.known(sorted(set(mine.values()))))
-    tips = thinning.heads(store) if there else set()
-    outside = reachability.outside(store.repository.git, there - tips, tips)
+    tips = heads(store) if there else set()
+    outside = graph.outside(store.repository.git, there - tips, tips)
     return {checkpoint for checkpoint, commit in mine.items() if commit in outside or commit not in there}
 
 

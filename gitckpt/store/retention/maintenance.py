@@ -7,21 +7,75 @@ from __future__ import annotations
 
 import gc
 import os
+from collections.abc import Mapping
 
 from gitckpt.git import config, packing
 from gitckpt.git.command import require_git
 from gitckpt.git.files import premises
 from gitckpt.git.lock import Lock
 from gitckpt.git.repository import Repository, discover
-from gitckpt.model import times
-from gitckpt.model.errors import CkptError
-from gitckpt.model.policy import NOTHING_EXPIRES
+from gitckpt.model import runstate, times
+from gitckpt.model.errors import CkptError, InvalidCheckpoint, NotFoundError
+from gitckpt.model.policy import NOTHING_EXPIRES, Policy
 from gitckpt.model.values import dataclass
 from gitckpt.store import log
 from gitckpt.store.checkpoints import Checkpoints
 from gitckpt.store.config import settings
 from gitckpt.store.records import layout
-from gitckpt.store.retention import clock, expiry
+from gitckpt.store.retention import expiry, runs
+from gitckpt.store.runs import summary
+
+# Remove the runs of a pipeline that are complete and old enough.
+
+
+@dataclass(frozen=True, slots=True)
+class Retired:
+    """What became of runs that are complete and old enough.
+
+    Attributes:
+        gone: the ids of those that are gone, with their worktrees.
+        kept: why each of the others stays, by id.
+    """
+
+    gone: tuple[str, ...]
+    kept: Mapping[str, str]
+
+
+def cleanup_runs(store: Checkpoints, *, pipeline: str | None = None, older_than: int) -> Retired:
+    """Removes the runs that are complete and old enough, with their worktrees; see `runs`.
+
+    Args:
+        pipeline: the one whose runs are meant; None for all runs.
+        older_than: the age of their newest checkpoint, in microseconds.
+
+    Raises:
+        BusyError, GitError: checkpoints of a run could not be removed; the other runs are gone.
+    """
+    among = None if pipeline is None else _runs_of(store, pipeline)
+    decided, chains = runs.decide(store, Policy(runs_older_than=older_than), among)
+    fates = runs.remove(store, chains, decided)
+    failure = next((fate.failure for fate in fates if fate.failure is not None), None)
+    if failure is not None:
+        raise failure
+    kept = {fate.run: fate.reason for fate in fates if fate.is_due and not fate.expires}
+    return Retired(tuple(fate.run for fate in fates if fate.expires), kept)
+
+
+def _runs_of(store: Checkpoints, pipeline: str) -> set[str]:
+    """Returns the runs of a pipeline that are complete."""
+    found = set()
+    for run in summary.summaries(store):
+        try:
+            said = store.read(run.newest).pipeline if run.status == runstate.COMPLETE else None
+        except (InvalidCheckpoint, NotFoundError):
+            continue
+        if said is not None and said.name == pipeline:
+            found.add(run.run)
+    return found
+
+
+# What is due now and then: expiry of checkpoints and runs by the policy, leftovers, and packing of the store's own refs.
+
 
 _DONE, _FAILED, _AT_WORK, _NEVER = "done", "failed: ", "is at work", "never ran"
 
@@ -60,7 +114,7 @@ def maintain(repository: Repository) -> None:
                 log.append(repository, f"maintenance: nothing expires: {found.problem}")
             if found.notice:
                 log.append(repository, f"maintenance: {found.notice}")
-            doubt = clock.doubt(repository, store.clock())
+            doubt = expiry.doubt(repository, store.clock())
             if doubt is not None:
                 log.append(repository, f"maintenance: {doubt}")
             policy = NOTHING_EXPIRES if doubt is not None or found.problem else found.policy

@@ -14,17 +14,16 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 
 from gitckpt.git.process import GitError
 from gitckpt.git.refs import LockHeld, RefMoved, Update
-from gitckpt.model import policy, runstate, times
+from gitckpt.model import codec, policy, runstate, times
 from gitckpt.model.checkpoint import IMPORT, PHASE, Checkpoint
 from gitckpt.model.errors import BusyError, CkptError, InvalidCheckpoint
 from gitckpt.model.policy import Decision, Policy, RunCandidate
-from gitckpt.model.readers import codec
 from gitckpt.model.values import dataclass, replace
-from gitckpt.store.chains import known
 from gitckpt.store.config import settings
 from gitckpt.store.records import heads, layout
 from gitckpt.store.records.entry import Query
 from gitckpt.store.retention import worktree
+from gitckpt.store.roster import known
 from gitckpt.store.runs import run_files, summary
 
 TYPE_CHECKING = False

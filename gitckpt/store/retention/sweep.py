@@ -14,9 +14,9 @@ from gitckpt.git.refs import Refs, Update
 from gitckpt.git.repository import Repository
 from gitckpt.git.worktree import administration
 from gitckpt.model import times
-from gitckpt.store.leases.lease import LONGEST
-from gitckpt.store.records import keep, layout, locks
-from gitckpt.store.worktrees import ownership, scaffold
+from gitckpt.store.leases.leases import LONGEST
+from gitckpt.store.records import heads, keep, layout
+from gitckpt.store.worktrees import ownership
 
 _PRIVATE = (
     layout.DRIVER,
@@ -56,7 +56,7 @@ def sweep(repository: Repository, refs: Refs, tell: Callable[[str], object] = la
     with layout.turn(repository, 0) as alone:
         if not alone:
             return []
-        locks.discard_left(repository, tell)  # nobody may ever need the ref again, and remove its lock then
+        heads.discard_left(repository, tell)  # nobody may ever need the ref again, and remove its lock then
         return _sweep(repository, refs)
 
 
@@ -68,7 +68,7 @@ def sweep_files(repository: Repository) -> list[str]:
     """
     gone = [path for path, known in left_files(repository).items() if leftovers.discard(path, known)]
     gone += filter(_discard_lock, _in_private(repository, *layout.FILES_LOCK.split("{}")))
-    return sorted([*gone, *(path for path in scaffold.abandoned(repository) if scaffold.discard(repository, path))])
+    return sorted([*gone, *(path for path in ownership.abandoned(repository) if ownership.discard(repository, path))])
 
 
 def _in_private(repository: Repository, beginning: str, end: str) -> list[str]:

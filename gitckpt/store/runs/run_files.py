@@ -5,29 +5,61 @@ A snapshot keeps them below `run/`.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import stat
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from gitckpt.git import fsync
 from gitckpt.git.contents import bounds
 from gitckpt.git.files import atomic, mounts, premises, regular
 from gitckpt.git.filesystem import names_in
+from gitckpt.git.objects.diff import leaves
 from gitckpt.git.objects.encoding import DIRECTORY, EXECUTABLE, FILE, Entries, encode_tree, object_id
-from gitckpt.git.objects.trees import leaves
 from gitckpt.git.repository import Repository
 from gitckpt.git.worktree.administration import main_worktree
 from gitckpt.model.checkpoint import Omitted, Suspect, Worktree
 from gitckpt.model.errors import CkptError, WorktreeError
 from gitckpt.model.values import dataclass, field, replace
-from gitckpt.store.secrets import copies, detector
-from gitckpt.store.secrets import suspects as named
+from gitckpt.store import secrets
+from gitckpt.store import secrets as named
 from gitckpt.store.snapshot import manifest
 from gitckpt.store.snapshot.limits import Limits
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from gitckpt.git.objects.port import Objects
+
+
+# Which checkpoints of a run could not be written: a small file says so, for those who ask while its driver goes on.
+
+
+def read(repository: Repository, run: str) -> list[str]:
+    """Returns what could not be written of a run, a sentence each."""
+    try:
+        with open(_path(repository, run), encoding="utf-8", errors="replace") as file:
+            return file.read().splitlines()
+    except OSError:
+        return []
+
+
+def note(repository: Repository, run: str, sentences: Sequence[str]) -> None:
+    """Notes what could not be written of a run; nothing, once all of it was. Where that fails too, only its driver tells of it."""
+    path = _path(repository, run)
+    with contextlib.suppress(OSError):
+        if sentences:
+            with open(path, "w", encoding="utf-8", errors="replace", opener=premises.create) as file:
+                file.writelines(f"{' '.join(sentence.split())}\n" for sentence in sentences)
+        elif os.path.exists(path):
+            os.unlink(path)
+
+
+def _path(repository: Repository, run: str) -> str:
+    return os.path.join(repository.private_dir, f"unwritten-{run}")
+
+
+# Files of a run that lie beside its worktree: what it was started with, and what its phases put out.
+
 
 ENTRY = b"run"
 """The entry of a snapshot's tree."""
@@ -56,8 +88,8 @@ def names(repository: Repository, snapshot: str | None) -> list[str]:
 def masked(repository: Repository, snapshot: str | None) -> list[str]:
     """Returns the names of those files in which what looked like a secret was masked. Args and errors: as `names`."""
     found = [name for name in names(repository, snapshot) if "\n" not in name]  # git is asked for a name a line
-    contents = repository.cat_file.contents([f"{snapshot}:{ENTRY.decode()}/{name}" for name in found], detector.LARGEST)
-    return [name for name, content in zip(found, contents, strict=True) if content is not None and copies.has_masks(content[2])]
+    contents = repository.cat_file.contents([f"{snapshot}:{ENTRY.decode()}/{name}" for name in found], secrets.LARGEST)
+    return [name for name, content in zip(found, contents, strict=True) if content is not None and secrets.has_masks(content[2])]
 
 
 @dataclass(slots=True)
@@ -225,16 +257,16 @@ class RunFiles:
                 raise CkptError(f"cannot read {error.filename}: {error.strerror}") from None
             places: list[tuple[str, int, bytes]] = []
             if inner.startswith(f"{INPUT}/"):
-                data = copies.masked(repository, data)
+                data = secrets.masked_copies(repository, data)
             elif inner.endswith(_TOLD):
-                data = detector.masked_bytes(data)
-            elif len(data) <= detector.LARGEST:
+                data = secrets.masked_bytes(data)
+            elif len(data) <= secrets.LARGEST:
                 # A phase's output is the only copy of it, so a secret in it is named and not masked.
-                places = [(hit.rule, line, secret) for hit, line, secret in detector.lines(data)]
+                places = [(hit.rule, line, secret) for hit, line, secret in secrets.lines(data)]
             listed.pending.append(("blob", data))
             seen = self._seen[inner] = mark, object_id("blob", data, repository.object_format), places
         if seen[2]:
-            listed.suspects += named.unsettled(repository, b"%s/%s" % (ENTRY, os.fsencode(inner)), seen[2])
+            listed.suspects += named.unsettled_suspects(repository, b"%s/%s" % (ENTRY, os.fsencode(inner)), seen[2])
         return seen[1]
 
     def _write(self, repository: Repository, objects: Objects, tree: str, directory: str, *, is_top: bool = False) -> None:
@@ -299,9 +331,7 @@ def with_inputs(repository: Repository, objects: Objects, found: Worktree, commi
     Raises:
         WorktreeError: the snapshot that `found` names is gone.
     """
-    from gitckpt.store.secrets import copies
-
-    files = {name: copies.masked(repository, data) for name, data in files.items()}
+    files = {name: secrets.masked_copies(repository, data) for name, data in files.items()}
     pending: list[tuple[str, bytes]] = [("blob", data) for data in files.values()]
 
     def put(entries: Entries) -> str:

@@ -1,6 +1,6 @@
 """Whose a run is: one that was not written here goes on only where somebody has seen what decides, and says so.
 
-What was written here, `gitckpt.store.chains` knows. Nothing that came by a fetch is in it, whatever it says of itself.
+What was written here, `gitckpt.store.roster` knows. Nothing that came by a fetch is in it, whatever it says of itself.
 """
 
 from __future__ import annotations
@@ -12,15 +12,14 @@ from typing import Any
 from gitckpt.git import fsync
 from gitckpt.git.objects import diff
 from gitckpt.git.process import GitError
-from gitckpt.model import ids
+from gitckpt.model import codec, ids, jsonable
 from gitckpt.model.errors import CkptError, UsageError, WorktreeError
-from gitckpt.model.readers import codec, statediff
-from gitckpt.store import chains, roster
+from gitckpt.store import roster
+from gitckpt.store import secrets as stored
 from gitckpt.store.records import layout
 from gitckpt.store.records.entry import Query
 from gitckpt.store.roster import Roster
 from gitckpt.store.runs.run_files import ENTRY, INPUT
-from gitckpt.store.secrets import copies as stored
 from gitckpt.store.snapshot import comparison, manifest
 from gitckpt.store.worktrees import ownership
 
@@ -68,7 +67,7 @@ def is_ours(store: Checkpoints, checkpoint: Checkpoint) -> bool:
     if store.refs.read(layout.RUNS + run) is not None:
         oid, newest = store.heads.head(run)
         oids |= {oid} if newest.id == checkpoint.id else set()
-    return all(oid is None or chains.knows(store.repository, run, oid) for oid in oids) and oids != {None}
+    return all(oid is None or roster.knows(store.repository, run, oid) for oid in oids) and oids != {None}
 
 
 def read(store: Checkpoints, run: str, checkpoint_id: str) -> Checkpoint:
@@ -86,14 +85,14 @@ def read(store: Checkpoints, run: str, checkpoint_id: str) -> Checkpoint:
     if oid is None:
         return store.read(checkpoint_id)  # says that it is gone
     found = codec.decode(layout.document(next(store.objects.read([oid])), ref, oid), ref)
-    if not any(chains.knows(store.repository, each, oid) for each in (run, found.run) if each is not None):
+    if not any(roster.knows(store.repository, each, oid) for each in (run, found.run) if each is not None):
         raise refusal(store, found, [])
     return found
 
 
 def written_here(store: Checkpoints, query: Query) -> Iterator[Entry]:
     """Yields the checkpoints of a run that a query finds, newest first, and of those what was written or adopted here."""
-    return (entry for entry in store.list(query) if entry.run is not None and chains.knows(store.repository, entry.run, entry.oid))
+    return (entry for entry in store.list(query) if entry.run is not None and roster.knows(store.repository, entry.run, entry.oid))
 
 
 def adopt(store: Checkpoints, run: str, head: str | None = None, *, by: str | None = None) -> None:
@@ -110,7 +109,7 @@ def adopt(store: Checkpoints, run: str, head: str | None = None, *, by: str | No
         _note_theirs(store, run, head)  # before anything is adopted: then nobody can tell any more
     entries = store.list(Query(run=run))
     oids = [*(entry.oid for entry in reversed(entries)), *([head] if head is not None else [])]
-    paths = chains.note(store.repository, by or run, oids)
+    paths = roster.note_chains(store.repository, by or run, oids)
     if not paths:
         raise CkptError(f"it cannot be noted that run {run} is adopted", hint="see why: git ckpt doctor")
     if by is None:
@@ -219,7 +218,7 @@ def _files(store: Checkpoints, checkpoint: Checkpoint, before: Checkpoint | None
 
 
 def _state(checkpoint: Checkpoint, before: Checkpoint | None) -> list[str]:
-    changes = statediff.compare(dict(before.state) if before is not None else {}, dict(checkpoint.state))
+    changes = jsonable.compare(dict(before.state) if before is not None else {}, dict(checkpoint.state))
     return [f"{each.pointer} is gone" if each.is_removed else f"{each.pointer} = {_text(each.new)}" for each in changes]
 
 

@@ -1,11 +1,9 @@
 """The files of a worktree as a tree, and back to the index: what differs is captured, and compared with what was.
 
 Doors:
-    capturable: whether a snapshot would capture a file.
+    limits: whether a snapshot would capture a file.
     capture: files → tree.
     manifest: what a snapshot holds.
     assurance: a snapshot that is recorded is whole, or captured again.
     comparison: a worktree against its snapshot.
-    index_state: an index as a snapshot has it.
-    limits: what is left out.
 """

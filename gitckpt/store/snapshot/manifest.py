@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from gitckpt.git.contents import bounds
 from gitckpt.git.contents.bounds import UnsoundSnapshot
+from gitckpt.git.objects import diff
+from gitckpt.git.objects.diff import leaves
 from gitckpt.git.objects.encoding import (
     DIRECTORY,
     FILE,
@@ -20,20 +22,21 @@ from gitckpt.git.objects.encoding import (
     encode_tree,
     object_id,
 )
-from gitckpt.git.objects.trees import leaves
 from gitckpt.git.process import GitError
 from gitckpt.git.repository import Repository
-from gitckpt.git.worktree import intent, rewrites
+from gitckpt.git.worktree import index as intent
+from gitckpt.git.worktree import operation as rewrites
+from gitckpt.git.worktree.index import PrivateIndex
+from gitckpt.model import budget
 from gitckpt.model.errors import WorktreeError
-from gitckpt.model.format import budget
 from gitckpt.model.values import dataclass, field, replace
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Protocol
 
+    from gitckpt.git.objects.diff import Leaf
     from gitckpt.git.objects.port import Objects
-    from gitckpt.git.objects.trees import Leaf
     from gitckpt.model.checkpoint import Checkpoint, Worktree
     from gitckpt.store.snapshot.limits import Limits
 
@@ -42,6 +45,9 @@ if TYPE_CHECKING:
 
         def added(self, repository: Repository, objects: Objects, found: Worktree, commit: str, limits: Limits) -> Worktree:
             """Returns what a capture found, with these files in its tree."""
+
+
+# What a snapshot holds, written as the tree of `docs/format.md` and read from it. What is read may have been fetched.
 
 
 INTENT, ASSUMED, SKIPPED, ABSENT = "intent-to-add", "assume-unchanged", "skip-worktree", "absent"
@@ -424,3 +430,69 @@ class _Reader:
                         oids[path] = oid
             level, depth = below, depth + 1
         return dict(zip(oids, self._blobs([*oids.values()], budget.OPERATION_SIZE), strict=True))
+
+
+# Turns a private index that lists the files of a worktree into the index of a snapshot: what was staged, in conflict, and flagged.
+
+
+def turn_into(index: PrivateIndex, contents: Contents, commit: str, listed: str | None = None) -> None:
+    """Turns an index into that of a snapshot; what git knows of files that stay as they are is kept, so that it need not read them again.
+
+    Args:
+        index: lists the files of the worktree.
+        contents: of the snapshot.
+        commit: the one it is linked to; "" for none.
+        listed: the tree of the entries that the index has now, if it is known.
+
+    Raises:
+        GitError: git refuses a path, or an object is missing.
+    """
+    merged = contents.index.get(0) if contents.index else base_tree(index.repository, commit)
+    if listed is None or merged is None:
+        index.edit("read-tree", *(["--reset", merged] if merged else ["--empty"]))
+    else:  # takes half the time, as few entries differ
+        differing = diff.differences(index.repository, listed, merged)
+        index.put(one.line for one in sorted(differing, key=lambda one: one.status != "D"))
+    index.put(conflicts(index.repository, contents))
+    add_in_intent(index, contents, contents.flags.get(INTENT, ()))
+    for flag in (ASSUMED, SKIPPED):
+        change_flag(index, flag, contents.flags.get(flag, ()), ())
+
+
+def conflicts(repository: Repository, contents: Contents) -> list[bytes]:
+    """Returns the entries of a snapshot that are in conflict, as lines for `PrivateIndex.put`.
+
+    Args:
+        contents: of the snapshot.
+    """
+    lines: list[bytes] = []
+    for stage in (1, 2, 3):
+        tree = contents.index.get(stage)
+        found = leaves(repository, tree) if tree else ()
+        lines += [b"%s %s %d\t%s" % (mode, oid.encode("ascii"), stage, path) for path, mode, oid in found]
+    return lines
+
+
+def add_in_intent(index: PrivateIndex, contents: Contents, paths: Collection[bytes]) -> None:
+    """Adds entries of a snapshot in intent only.
+
+    Args:
+        contents: of the snapshot.
+        paths: of the entries.
+    """
+    modes = {path: mode for flag, mode in INTENDED.items() for path in contents.flags.get(flag, ())}
+    if paths:
+        intent.add(index, paths, modes)
+
+
+def change_flag(index: PrivateIndex, flag: str, gets: Collection[bytes], loses: Collection[bytes]) -> None:
+    """Gives a flag to entries and takes it from others; those that the index lacks, or has in conflict, are passed over.
+
+    Args:
+        flag: "assume-unchanged" or "skip-worktree"; entries added in intent only are not for this, they are made and removed.
+        gets: paths that get it.
+        loses: paths that lose it.
+    """
+    listed = {path for path, _, _, stage, _ in index.entries() if stage == 0} if gets or loses else set()
+    for option, paths in ((f"--{flag}", gets), (f"--no-{flag}", loses)):
+        index.update(option, sorted(set(paths).intersection(listed)))

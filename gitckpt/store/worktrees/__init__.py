@@ -4,6 +4,4 @@ Doors:
     resumption: from a checkpoint to its worktree.
     opener: makes one, or finds it.
     ownership: what one was made for.
-    scaffold: where one is made, until it is whole.
-    leftover: what lies in one whose directory is gone.
 """

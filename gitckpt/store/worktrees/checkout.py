@@ -6,16 +6,17 @@ import os
 import stat
 from collections.abc import Sequence
 
+from gitckpt.git import graph
 from gitckpt.git.contents import annex, layout, raw_files, unfiltered
-from gitckpt.git.graph import partial
+from gitckpt.git.objects.diff import leaves
 from gitckpt.git.objects.encoding import GITLINK
-from gitckpt.git.objects.trees import leaves
 from gitckpt.git.process import GitError
 from gitckpt.git.repository import Repository
-from gitckpt.git.worktree import operation, sparse
+from gitckpt.git.worktree import index as sparse
+from gitckpt.git.worktree import operation
 from gitckpt.git.worktree.index import PARALLEL, PrivateIndex
 from gitckpt.model.errors import WorktreeError
-from gitckpt.store.snapshot import index_state, manifest
+from gitckpt.store.snapshot import manifest
 from gitckpt.store.snapshot.manifest import SKIPPED, Contents
 
 
@@ -46,14 +47,14 @@ def fill(made: Repository, contents: Contents, commit: str) -> list[bytes]:
                 unfiltered.forget(made, raw)
             if annex.is_used(made):
                 annex.populate(index, {path: oid for path, oid in blobs_of(made, contents.files).items() if path not in raw})
-            index_state.turn_into(index, contents, commit, contents.files)
+            manifest.turn_into(index, contents, commit, contents.files)
             index.install()
         operation.bring_back(made, contents.operation)
         return [path for path in held if path not in raw]
     except GitError as error:
-        missing = partial.missing(made, contents.files, None)
+        missing = graph.missing(made, contents.files, None)
         if missing:
-            raise partial.unreachable(missing, is_promised=partial.promisor(made) is not None) from None
+            raise graph.unreachable(missing, is_promised=graph.promisor(made) is not None) from None
         raise WorktreeError(f"cannot bring back the files {contents.files}: {error.message}", hint=error.hint) from None
 
 
@@ -80,7 +81,7 @@ def fill_from_commit(made: Repository, options: Sequence[str]) -> list[bytes]:
 
     def attempt(more: list[str]) -> None:
         words = ("reset", "--quiet", "--hard", "--no-recurse-submodules")
-        made.git.run(*PARALLEL, *options, *more, *words, env=partial.on_purpose(made))
+        made.git.run(*PARALLEL, *options, *more, *words, env=graph.on_purpose(made))
 
     written, left = unfiltered.write(made, lambda: blobs_of(made, "HEAD"), attempt)
     of_annex = annex.is_used(made)
@@ -99,7 +100,7 @@ def blobs_of(repository: Repository, tree: str) -> dict[bytes, str]:
 
 
 def _write_files(index: PrivateIndex, contents: Contents) -> list[bytes]:
-    fetching = partial.on_purpose(index.repository)
+    fetching = graph.on_purpose(index.repository)
 
     def attempt(options: list[str]) -> None:
         index.run(*options, *PARALLEL, "read-tree", "--reset", "-u", contents.files, env=fetching)
@@ -126,5 +127,5 @@ def _write_beyond_patterns(index: PrivateIndex, skipped: set[bytes], options: Se
         wanted = b"".join(path + b"\0" for path in there)
         index.update("--no-skip-worktree", there)
         words = ("checkout-index", "--force", "--index", "-z", "--stdin")
-        fetching = partial.on_purpose(index.repository)
+        fetching = graph.on_purpose(index.repository)
         index.run(*options, *PARALLEL, *words, data=wanted, env=fetching)

@@ -5,26 +5,25 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping
 
-from gitckpt.git import config, fsync
+from gitckpt.git import config, fsync, graph
 from gitckpt.git.command import NO_HOOKS
 from gitckpt.git.contents import unfiltered
 from gitckpt.git.files import premises
-from gitckpt.git.graph import partial
 from gitckpt.git.process import GitError
 from gitckpt.git.repository import BRANCHES, Repository
 from gitckpt.git.worktree import administration, operation
 from gitckpt.git.worktree.index import PrivateIndex
 from gitckpt.model import ids
+from gitckpt.model.arguments import first_of
 from gitckpt.model.checkpoint import Checkpoint
 from gitckpt.model.errors import WorktreeError
-from gitckpt.model.names import first_of
 from gitckpt.model.values import dataclass
 from gitckpt.store import roster
-from gitckpt.store.records.owner import Owner
-from gitckpt.store.snapshot import comparison, index_state, manifest
+from gitckpt.store.records.layout import Owner
+from gitckpt.store.snapshot import comparison, manifest
 from gitckpt.store.snapshot.limits import Limits
 from gitckpt.store.snapshot.manifest import Contents
-from gitckpt.store.worktrees import checkout, ownership, scaffold, submodules
+from gitckpt.store.worktrees import checkout, ownership, submodules
 from gitckpt.store.worktrees.plan import ADOPT, MAKE
 
 TYPE_CHECKING = False
@@ -114,7 +113,7 @@ def _make(repository: Repository, objects: Objects, wish: Wish) -> Opened | None
     _require_objects(repository, wish.checkpoint)
     root = os.path.dirname(wish.path)
     _make_root(root)
-    with premises.holding(root), scaffold.around(repository, wish.path) as staged:
+    with premises.holding(root), ownership.around(repository, wish.path) as staged:
         held = _add(repository, staged, wish.checkpoint)
         remarks, held = _fill(repository, staged, objects, wish, held)
         moved_in = _move(repository, staged, wish.path)
@@ -178,7 +177,7 @@ def _completed(repository: Repository, path: str) -> tuple[bytes, ...]:
 def _adopt(repository: Repository, objects: Objects, wish: Wish) -> Opened:
     """Makes a directory a worktree again after git forgot it: the files stay as they are, the index is that of the checkpoint."""
     _require_objects(repository, wish.checkpoint)
-    with scaffold.around(repository, wish.path) as staged:
+    with ownership.around(repository, wish.path) as staged:
         try:
             _add(repository, staged, wish.checkpoint)
             made = _require_seen(repository, staged)
@@ -187,7 +186,7 @@ def _adopt(repository: Repository, objects: Objects, wish: Wish) -> Opened:
             files, remarks = _operation(repository, whole, wish)
             whole.operation = operation.detached(repository, files)
             with PrivateIndex(made) as index:
-                index_state.turn_into(index, whole, wish.checkpoint.git_sha)
+                manifest.turn_into(index, whole, wish.checkpoint.git_sha)
                 index.install()
             operation.bring_back(made, whole.operation)
             ownership.write_owner(made, wish.owner)
@@ -298,7 +297,7 @@ def _require_seen(repository: Repository, path: str) -> Repository:
 def _require_objects(repository: Repository, checkpoint: Checkpoint) -> None:
     manifest.require_commit(repository, checkpoint)
     tree = checkpoint.tree
-    partial.fetch_for(repository, tree, checkpoint.git_sha)
+    graph.fetch_for(repository, tree, checkpoint.git_sha)
     if tree and repository.cat_file.info(f"{tree}:files") is None:
         raise WorktreeError(f"the files {tree} of checkpoint {checkpoint.id} are missing", hint="see what is wrong: git ckpt verify")
 
@@ -376,6 +375,6 @@ def worktrees_on(repository: Repository, ref: str) -> list[str]:
 
 
 def _objects_of(made: Repository) -> Objects:
-    from gitckpt.git.objects.adapters import open_objects
+    from gitckpt.git.objects.plumbing import open_objects
 
     return open_objects(made, "plumbing")

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import os
 
+from gitckpt.model.arguments import shell_word
 from gitckpt.model.errors import WorktreeError
-from gitckpt.model.names import shell_word
 from gitckpt.model.values import dataclass, field
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from gitckpt.store.records.owner import Owner
+    from gitckpt.store.records.layout import Owner
 
 USE, ADOPT, MAKE = "use", "adopt", "make"
 """What is done at the path: open the worktree as it stands, make a forgotten directory one again, or make a new one."""

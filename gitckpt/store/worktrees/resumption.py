@@ -3,23 +3,28 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
 
-from gitckpt.git.files import mounts
-from gitckpt.git.repository import BRANCHES, Repository
-from gitckpt.git.worktree import administration, modules
-from gitckpt.model.arguments import require_path
-from gitckpt.model.checkpoint import CLEAN, IMPORT, Checkpoint
+from gitckpt.git.files import mounts, premises
+from gitckpt.git.process import GitError
+from gitckpt.git.repository import BRANCHES, OF_A_WORKTREE, Repository
+from gitckpt.git.worktree import administration, modules, operation
+from gitckpt.git.worktree import index as intent
+from gitckpt.git.worktree.index import PrivateIndex
+from gitckpt.model.arguments import quoted, require_path, shell_word
+from gitckpt.model.checkpoint import CLEAN, IMPORT, RESCUE, Checkpoint, Worktree
+from gitckpt.model.document import message_of
 from gitckpt.model.errors import WorktreeError
-from gitckpt.model.names import quoted, shell_word
 from gitckpt.model.values import replace
-from gitckpt.store import chains
+from gitckpt.store import roster
+from gitckpt.store import submodules as keeper
 from gitckpt.store.checkpoints import Checkpoints
 from gitckpt.store.config import settings
-from gitckpt.store.records import heads
-from gitckpt.store.records.owner import Owner
+from gitckpt.store.records import heads, layout
+from gitckpt.store.records.layout import Owner
 from gitckpt.store.snapshot import manifest
-from gitckpt.store.submodules import keeper
-from gitckpt.store.worktrees import leftover, opener, ownership, plan, scaffold, submodules
+from gitckpt.store.snapshot.manifest import Contents
+from gitckpt.store.worktrees import opener, ownership, plan, submodules
 from gitckpt.store.worktrees.opener import Opened, Wish
 from gitckpt.store.worktrees.plan import Branch, PathState, Registration, Situation
 
@@ -27,9 +32,118 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Collection
 
+    from gitckpt.git.command import Git
+    from gitckpt.git.objects.port import Objects
     from gitckpt.store.records.entry import Entry
     from gitckpt.store.snapshot.limits import Limits
     from gitckpt.store.worktrees.plan import ResumePlan
+
+
+# What lies in a worktree whose directory is gone: what was staged, or committed and reached by no ref.
+
+
+def record_leftover(store: Checkpoints, git_dir: str, path: str) -> None:
+    """Records what was staged, or committed and reached by no ref, in a worktree whose directory is gone.
+
+    Args:
+        git_dir: what git keeps of the worktree.
+        path: where it was.
+
+    Raises:
+        CkptError: it could not be recorded.
+    """
+    there = Repository(git_dir, None, store.repository.object_format)
+    with store.seen_from(there, "plumbing") as leftover:
+        commit = leftover.objects.head()[0]
+        found = _capture_index(there, leftover.objects, commit)
+        if found.dirty or (commit and not _is_reached(there, store.index.commits() or ())):
+            message = message_of(f"what was staged in {path}, which is gone")
+            leftover.record(layout.SAFETY_COMPLETE, worktree=found, trigger=RESCUE, message=message)
+
+
+def holds_nothing(there: Repository, linked: Iterable[str]) -> bool:
+    """Tells whether nothing would be lost with what git keeps of a worktree whose directory is gone. Writes nothing, not even objects.
+
+    Beside what `record_leftover` records, commits count that only the reflog of its HEAD or its ORIG_HEAD names, refs of its own, and
+    repositories of submodules: of those no checkpoint would tell.
+
+    Args:
+        there: the repository, seen from what git keeps of the worktree.
+        linked: the commits of checkpoints.
+    """
+    if there.operation() is not None or modules.has_own(there.git_dir):
+        return False
+    git = there.git
+    try:
+        return _is_as_committed(git) and _is_reached(there, linked, _been_at(git))
+    except GitError:  # of what git cannot read, nobody can tell
+        return False
+
+
+def _is_as_committed(git: Git) -> bool:
+    """Tells whether nothing is staged, and no ref is the worktree's own."""
+    if git.run("diff-index", "--cached", "--quiet", "--ita-visible-in-index", "HEAD", "--", ok=(0, 1, 128)).code != 0:
+        return False
+    return git.run("for-each-ref", "--count=1", *(space.rstrip("/") for space in OF_A_WORKTREE)).out == b""
+
+
+def _been_at(git: Git) -> list[str]:
+    """Returns the commits that HEAD pointed to before; without reflogs (`core.logAllRefUpdates`) ORIG_HEAD alone tells of one."""
+    before = git.run("rev-parse", "--verify", "--quiet", "ORIG_HEAD", ok=(0, 1)).out.decode("ascii")
+    return [*git.text("log", "--walk-reflogs", "--format=%H", "HEAD").split(), *before.split()]
+
+
+def _is_reached(repository: Repository, linked: Iterable[str], more: Iterable[str] = ()) -> bool:
+    """Tells whether a branch, a tag, a remote-tracking branch or a linked commit leads to HEAD, and to each of some more commits.
+
+    What `refs/keep` holds does not count: some of it is let go within the hour.
+
+    Raises:
+        GitError: history cannot be read; nobody can tell then.
+    """
+    data = "".join([*(f"{commit}\n" for commit in more), *(f"^{commit}\n" for commit in linked)]).encode("ascii")
+    words = ("rev-list", "--max-count=1", "--ignore-missing", "--stdin", "HEAD", "--not", "--branches", "--tags", "--remotes")
+    return repository.git.run(*words, data=data).out == b""
+
+
+def _capture_index(repository: Repository, objects: Objects, commit: str) -> Worktree:
+    """Captures what is staged in a worktree whose directory is gone; its files are taken to be those of the index.
+
+    Args:
+        repository: seen from what git keeps of the worktree.
+        commit: what HEAD points to; "" on an unborn branch.
+
+    Raises:
+        GitError: git cannot read the index.
+    """
+    base = manifest.base_tree(repository, commit)
+    under_way = repository.operation()
+    empty = intent.placeholder(repository.object_format).decode("ascii")
+    with PrivateIndex(repository) as index:
+        staged: dict[int, list[bytes]] = {}
+        entries = index.entries()
+        flags = manifest.flags_of(intent.intended(index, [path for path, _, oid, stage, _ in entries if (oid, stage) == (empty, 0)]))
+        intended = set(flags.get(manifest.INTENT, ()))
+        for path, mode, oid, stage, _ in entries:
+            if path not in intended:
+                staged.setdefault(stage, []).append(b"%s %s 0\t%s" % (mode, oid.encode("ascii"), path))
+        trees = {}
+        for number, lines in sorted(staged.items()):
+            index.git("read-tree", "--empty")
+            index.put(lines)
+            trees[number] = index.write_tree()
+        index.put(line for stage in (1, 3, 2) for line in staged.get(stage, ()))  # ours, where there are several
+        index.put(staged.get(0, ()))
+        files = index.write_tree()
+    if (not trees or trees == {0: base}) and not flags and not under_way:
+        return Worktree(dirty=False)
+    found = Contents(files, trees, flags, operation=operation.collect(repository) if under_way else {})
+    needed = operation.holder_of(repository, objects, found.operation, commit)
+    tree = manifest.write(repository, objects, found)
+    return Worktree(dirty=True, tree=tree, operation=under_way, operation_commit=needed)
+
+
+# Resume: from a checkpoint to the worktree that goes on with it.
 
 
 def resume(
@@ -68,8 +182,7 @@ def resume(
     wanted = Owner(checkpoint.id, checkpoint.run if in_run else None)
     opened = None
     while opened is None:  # again where another process made one meanwhile
-        for place in filter(None, (directory, known_root(repository))):
-            scaffold.sweep(repository, os.path.dirname(place) if place == directory else place)
+        _require_own_places(repository, wanted, directory)
         todo = plan.plan_resume(_situation(store, checkpoint, wanted, directory))
         if said.limits.submodules and todo.fills_submodules:
             checkpoint = _with_submodules(store, checkpoint)
@@ -83,9 +196,22 @@ def resume(
     return replace(opened, remarks=(*todo.remarks, *opened.remarks, *made, *lacking), behind=todo.behind)
 
 
+def _require_own_places(repository: Repository, wanted: Owner, directory: str | None) -> None:
+    """Refuse to look behind a link at a place for worktrees; remove what killed processes left there half made.
+
+    Raises:
+        WorktreeError: a link is in the way, or the place belongs to another user.
+    """
+    root = known_root(repository)
+    for place in (directory, os.path.join(root, wanted.run or wanted.checkpoint) if root is not None else None):
+        if place is not None:
+            premises.require(place)
+            ownership.sweep(repository, os.path.dirname(place))
+
+
 def _wish(store: Checkpoints, checkpoint: Checkpoint, todo: ResumePlan, limits: Limits, *, in_run: bool, is_of_other_commit: bool) -> Wish:
     def rescue(there: Repository, path: str) -> None:
-        leftover.record_leftover(store, there.git_dir, path)
+        record_leftover(store, there.git_dir, path)
 
     return Wish(
         checkpoint, todo.path, in_run=in_run, branch=todo.branch, limits=limits, rescue=rescue, is_of_other_commit=is_of_other_commit
@@ -98,7 +224,7 @@ def _is_of_run(store: Checkpoints, newest: Entry) -> bool:
     What others wrote is only looked at until somebody adopts it; by then, what was fetched may have gone on from there.
     """
     run = str(newest.run)
-    ours = chains.knows(store.repository, run, newest.oid) or newest.trigger.startswith(IMPORT)
+    ours = roster.knows(store.repository, run, newest.oid) or newest.trigger.startswith(IMPORT)
     return ours or run in ownership.of_runs(store.repository)  # the file of the chain may be lost
 
 

@@ -13,14 +13,13 @@ from gitckpt.git.process import GitError
 from gitckpt.git.repository import BRANCHES
 from gitckpt.git.worktree import administration, modules, operation
 from gitckpt.model import ids
+from gitckpt.model.arguments import first_of, shell_word
 from gitckpt.model.checkpoint import SAFETY
 from gitckpt.model.errors import CkptError, WorktreeError
-from gitckpt.model.names import first_of, shell_word
-from gitckpt.store import roster
+from gitckpt.store import roster, submodules
 from gitckpt.store.checkpoints import Checkpoints
 from gitckpt.store.records import layout
 from gitckpt.store.snapshot import comparison, manifest
-from gitckpt.store.submodules import keeper
 from gitckpt.store.worktrees import checkout
 
 TYPE_CHECKING = False
@@ -95,7 +94,7 @@ def make(
                 raise WorktreeError("the files have no submodule there")
             remarks += _make(store, around, made, one, limits, above=above)
         except CkptError as error:
-            init, back = keeper.way_to_make(path), f"git ckpt restore {checkpoint.id[: ids.SHORT]}"
+            init, back = submodules.way_to_make(path), f"git ckpt restore {checkpoint.id[: ids.SHORT]}"
             here = f"after cd {shell_word(os.fsdecode(above))}" if above else "in this worktree"
             if isinstance(error, _Unknown):  # which is fetched into its repository: there is none yet
                 cure = f"{here}: {init}; {error.hint}; then {back}"
@@ -115,7 +114,7 @@ def _make(store: Checkpoints, around: Repository, made: Repository, one: Submodu
     kept = modules.holding(around, path, ref) if top is not None else None
     if kept is None or top is None:
         reason = f"no repository of it is here that has the checkpoint {one.checkpoint}"
-        raise WorktreeError(reason) if top is None else _Unknown(reason, hint=keeper.way_to_fetch(path, one.checkpoint))
+        raise WorktreeError(reason) if top is None else _Unknown(reason, hint=submodules.way_to_fetch(path, one.checkpoint))
     with contextlib.closing(kept):
         try:
             there = modules.seen_from(made, path) or _copied(around, kept, made, one)

@@ -13,12 +13,9 @@ from typing import Any
 
 import pytest
 
-from gitckpt.durable.agent import call, transcript
-from gitckpt.durable.agent import client as clients
-from gitckpt.durable.agent.call import Agent, Answer
-from gitckpt.durable.agent.client import Client, Price
-from gitckpt.durable.agent.report import AgentReport
-from gitckpt.durable.agent.transcript import Transcript
+from gitckpt.durable.agent import call, clients
+from gitckpt.durable.agent.call import Agent, AgentReport, Answer, Transcript
+from gitckpt.durable.agent.clients import Client, Price
 from gitckpt.durable.command import execution as command_module
 from gitckpt.durable.command.execution import DEADLINE, EXIT, IDLE_TIMEOUT, TIMEOUT, Patience
 from gitckpt.durable.command.watchdog import Watchdog
@@ -341,13 +338,13 @@ def test_the_output_of_each_call_is_kept(desk: Desk, monkeypatch: pytest.MonkeyP
     for number in range(12):
         desk.ask(shell(f"echo {number}"))
     assert kept() == {"agent.log": "11\n", **{f"agent-{number + 1}.log": f"{number}\n" for number in range(11)}}
-    monkeypatch.setattr(transcript, "MOST", 3)
+    monkeypatch.setattr(call, "MOST", 3)
     desk.ask(shell("echo 12"))
     assert kept() == {"agent.log": "12\n", "agent-12.log": "11\n", "agent-11.log": "10\n", "agent-10.log": "9\n"}
-    monkeypatch.setattr(transcript, "MOST_BYTES", 7)
+    monkeypatch.setattr(call, "MOST_BYTES", 7)
     desk.ask(shell("echo 13"))
     assert kept() == {"agent.log": "13\n", "agent-13.log": "12\n", "agent-12.log": "11\n"}
-    monkeypatch.setattr(transcript, "MOST_BYTES", 0)  # the last one is kept in any case
+    monkeypatch.setattr(call, "MOST_BYTES", 0)  # the last one is kept in any case
     desk.ask(shell("echo 14"))
     assert kept() == {"agent.log": "14\n", "agent-14.log": "13\n"}
 
@@ -402,8 +399,8 @@ def test_output_is_on_disk_as_it_comes(desk: Desk) -> None:
 
 @pytest.fixture
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(transcript, "FIRST", 10)
-    monkeypatch.setattr(transcript, "LAST", 20)
+    monkeypatch.setattr(call, "FIRST", 10)
+    monkeypatch.setattr(call, "LAST", 20)
 
 
 @pytest.mark.usefixtures("small")

@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from gitckpt.durable.agent.client import BUILT_IN, FORMATS, Client, Price, client_of, read_clients, redefinition
-from gitckpt.durable.agent.dialect import session_id
+from gitckpt.durable.agent.clients import BUILT_IN, FORMATS, Client, Price, client_of, read_clients, redefinition, session_id
 from gitckpt.git.repository import discover
 from gitckpt.model.errors import UsageError
 from gitckpt.model.values import replace

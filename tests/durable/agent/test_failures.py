@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from gitckpt.durable.agent import failure
-from gitckpt.durable.agent.call import Answer
-from gitckpt.durable.agent.client import client_of
-from gitckpt.durable.agent.failure import FATAL, LIMITED, OTHER, TRANSIENT
-from gitckpt.durable.agent.report import AgentReport
+from gitckpt.durable.agent import call
+from gitckpt.durable.agent.call import FATAL, LIMITED, OTHER, TRANSIENT, AgentReport, Answer
+from gitckpt.durable.agent.clients import client_of
 from gitckpt.durable.command.execution import EXIT, TIMEOUT, Patience
 from gitckpt.model.values import replace
 
@@ -44,7 +42,7 @@ def answer(said: str, code: int = 1, *, ended_by: str = EXIT, worked: bool = Fal
         ("quota exceeded; try again in 5 minutes", 1, LIMITED, 300.0),
         ("Claude AI usage limit reached|1800000600", 1, LIMITED, 600.0),
         ("Claude AI usage limit reached|1700000000", 1, LIMITED, None),
-        ("rate limited: try again in 900000 hours", 1, LIMITED, failure.LONGEST_TOLD),
+        ("rate limited: try again in 900000 hours", 1, LIMITED, call.LONGEST_TOLD),
         ("RESOURCE_EXHAUSTED: quota", 1, LIMITED, None),
         ("stream disconnected before completion: error sending request", 1, TRANSIENT, None),
         ("API Error: 500 internal server error", 1, TRANSIENT, None),
@@ -65,13 +63,13 @@ def answer(said: str, code: int = 1, *, ended_by: str = EXIT, worked: bool = Fal
     ],
 )
 def test_kinds(said: str, code: int, kind: str | None, wait: float | None) -> None:
-    found = failure.classify(answer(said, code), NOW)
+    found = call.classify(answer(said, code), NOW)
     assert (found.kind if found else None, found.wait if found else None) == (kind, wait)
 
 
 def test_what_an_agent_says_that_has_worked_is_about_its_work() -> None:
     """It may have written a program that is not logged in."""
-    found = failure.classify(answer("not logged in; connection refused", worked=True), NOW)
+    found = call.classify(answer("not logged in; connection refused", worked=True), NOW)
     assert found is not None
     assert found.kind == OTHER
 
@@ -88,7 +86,7 @@ def test_what_an_agent_says_that_has_worked_is_about_its_work() -> None:
 def test_a_limit_that_has_ended_work_is_the_clients_word_for_it(error: str | None, said: str, kind: str) -> None:
     """Whoever works at limits would be asked again without end: a limit uses no iteration."""
     report = AgentReport("", worked=True, structured=True, is_error=error is not None, error=error)
-    found = failure.classify(replace(answer(said), report=report), NOW)
+    found = call.classify(replace(answer(said), report=report), NOW)
     assert found is not None
     assert found.kind == kind
 
@@ -98,24 +96,24 @@ def test_a_limit_that_has_ended_work_is_the_clients_word_for_it(error: str | Non
     [("20ms", 0.02), ("20 milliseconds", 0.02), ("3 min", 180.0), ("3 mins", 180.0), ("3m", 180.0), ("3 s", 3.0), ("3", 3.0), ("2h", 7200)],
 )
 def test_units(said: str, wait: float) -> None:
-    found = failure.classify(answer(f"429: try again in {said}"), NOW)
+    found = call.classify(answer(f"429: try again in {said}"), NOW)
     assert found is not None
     assert found.wait == wait
 
 
 def test_one_that_took_too_long_is_like_any_other() -> None:
-    found = failure.classify(answer("…", ended_by=TIMEOUT), NOW)
+    found = call.classify(answer("…", ended_by=TIMEOUT), NOW)
     assert found is not None
     assert found.kind == OTHER
 
 
 def test_waits_grow_up_to_an_hour() -> None:
-    assert [failure.pause(None, times) for times in (1, 2, 3, 7, 9999)] == [60, 120, 240, 3600, 3600]
+    assert [call.pause(None, times) for times in (1, 2, 3, 7, 9999)] == [60, 120, 240, 3600, 3600]
 
 
 def test_a_client_that_says_no_time_is_not_asked_without_end() -> None:
-    assert [failure.pause(0.02, times) for times in (1, 2, 3, 7, 9999)] == [1, 2, 4, 60, 60]
-    assert [failure.pause(90.0, times) for times in (1, 2, 9999)] == [90, 90, 90]
+    assert [call.pause(0.02, times) for times in (1, 2, 3, 7, 9999)] == [1, 2, 4, 60, 60]
+    assert [call.pause(90.0, times) for times in (1, 2, 9999)] == [90, 90, 90]
 
 
 @pytest.mark.parametrize(

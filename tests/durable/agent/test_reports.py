@@ -10,10 +10,10 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from gitckpt.durable.agent import dialect
-from gitckpt.durable.agent import report as reports
-from gitckpt.durable.agent.client import FORMATS
-from gitckpt.durable.agent.report import AgentReport, reader
+from gitckpt.durable.agent import call as reports
+from gitckpt.durable.agent import clients
+from gitckpt.durable.agent.call import AgentReport, report_reader
+from gitckpt.durable.agent.clients import FORMATS
 from gitckpt.model.values import replace
 
 CLAUDE_ID = "5f2b9a64-3c1e-4d0b-9a43-0f6d1c9b7e21"
@@ -29,7 +29,7 @@ def read(name: str, output: bytes | str, size: int | None = None) -> tuple[str, 
 
 def read_whole(name: str, output: bytes | str, size: int | None = None) -> tuple[str, AgentReport]:
     data = output.encode() if isinstance(output, str) else output
-    found = reader(name)
+    found = report_reader(name)
     size = size or max(len(data), 1)
     shown = "".join([found.feed(data[i : i + size]) for i in range(0, len(data), size)])
     report = found.close()
@@ -423,7 +423,7 @@ def test_line_too_long_for_a_message_is_text(monkeypatch: pytest.MonkeyPatch, si
 
 
 def test_only_the_end_of_a_long_answer_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(dialect, "KEPT", 10)
+    monkeypatch.setattr(clients, "KEPT", 10)
     monkeypatch.setattr(reports, "KEPT", 10)
     assert read("text", "0123456789" * 7 + "abc", 4)[1].text == "3456789abc"
     assert read("claude", lines(claude_result(result="0123456789abc")))[1].text == "3456789abc"
@@ -606,7 +606,7 @@ def test_any_bytes_in_any_chunks_are_read_alike(name: str, part: int, pieces: li
     whole = read_whole(name, output)
     assert read_whole(name, output, 1) == whole
     ends = sorted({min(cut, len(output)) for cut in cuts} | {0, len(output)})
-    found = reader(name)
+    found = report_reader(name)
     shown = "".join([found.feed(output[start:end]) for start, end in pairwise(ends)])
     report = found.close()
     assert (shown + found.rest, report) == whole

@@ -11,16 +11,15 @@ from typing import Any
 
 import pytest
 
-from gitckpt.durable.agent.claude import Claude
-from gitckpt.durable.agent.client import STDIN, Client
-from gitckpt.durable.driver import registry
+from gitckpt.durable.agent.clients import STDIN, Claude, Client
+from gitckpt.durable.driver import driver
 from gitckpt.durable.driver.driver import CONTINUE, Driver, Observer
 from gitckpt.durable.pipeline import file as pipelines
 from gitckpt.durable.pipeline import launch
 from gitckpt.durable.pipeline.definition import PipelineDefinition
-from gitckpt.durable.pipeline.parser import parse
+from gitckpt.durable.pipeline.file import parse
 from gitckpt.durable.run.active_run import ActiveRun
-from gitckpt.durable.run.attempt import Attempting
+from gitckpt.durable.run.attempts import Attempting
 from gitckpt.durable.run.opener import reopen
 from gitckpt.durable.run.run import Run
 from gitckpt.model.checkpoint import LOOP, Checkpoint
@@ -100,7 +99,7 @@ class Bench:
         self.checkout, self.store, self.sleeper = checkout, store, sleeper
         self.listener = Listener()
         self.run = ""
-        self.definition = pipelines.preset("loop", registry.OPTIONS)
+        self.definition = pipelines.preset("loop", driver.OPTIONS)
         self._programs, self._asked, self._script = directory / "programs", directory / "asked", directory / "script.jsonl"
         for made in (self._programs, self._asked):
             made.mkdir()
@@ -131,7 +130,7 @@ class Bench:
 
     def pipeline(self, text: str) -> PipelineDefinition:
         """Lets runs go through the pipeline of a text from now on."""
-        (self.definition,) = parse(text, "gitckpt.toml", registry.OPTIONS).values()
+        (self.definition,) = parse(text, "gitckpt.toml", driver.OPTIONS).values()
         return self.definition
 
     def start(self, **inputs: str) -> str:

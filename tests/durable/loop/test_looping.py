@@ -11,14 +11,14 @@ from pathlib import Path
 
 import pytest
 
-from gitckpt.durable.agent.client import Client
-from gitckpt.durable.driver import registry
-from gitckpt.durable.phases.loop import options
+from gitckpt.durable.agent.clients import Client
+from gitckpt.durable.driver import driver
+from gitckpt.durable.phases.loop import loop
 from gitckpt.durable.phases.loop.loop import ASK, DONE, LOOK
-from gitckpt.durable.run.errors import Cancelled, DeadlineReached, PhaseFailed
+from gitckpt.durable.run.attempts import Cancelled, DeadlineReached, PhaseFailed
 from gitckpt.model.checkpoint import Progress
 from gitckpt.model.values import replace
-from gitckpt.store.runs import timeline
+from gitckpt.store.runs import summary
 from gitckpt.store.store import inside
 from tests.conftest import Checkout, Clock
 from tests.durable.conftest import attempt_of, go_on, labels
@@ -52,7 +52,7 @@ class TestRequirement:
     @pytest.mark.long
     def test_req_019_1_2_there_are_at_most_100_iterations(self, bench: Bench) -> None:
         assert bench.definition.inputs["max_iterations"] == "100"
-        assert options.MAX_ITERATIONS == 100
+        assert loop.MAX_ITERATIONS == 100
         bench.start(tests="false", pause="0s", max_iterations="3")
         assert fails(bench).message == "reached max iterations (3)"
         assert len(bench.prompts) == 3
@@ -108,8 +108,8 @@ class TestRequirement:
 
     @pytest.mark.long
     def test_req_019_1_9_errors_and_timeouts_use_up_iterations(self, bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(options, "AGENT_TIMEOUT", 1.0)
-        monkeypatch.setattr(options, "TEST_TIMEOUT", 1.0)
+        monkeypatch.setattr(loop, "AGENT_TIMEOUT", 1.0)
+        monkeypatch.setattr(loop, "TEST_TIMEOUT", 1.0)
         bench.pipeline(OWN.format(more='tests = "[ -e works ] || sleep 60"'))
         bench.script({"error": "out of ideas"}, {"hang": True}, {}, WORKS)
         assert bench.loop()["iterations"] == 4
@@ -399,7 +399,7 @@ class TestExhaustion:
         bench.start(tests="echo no; false", max_iterations="1")
         failed = fails(bench)
         assert failed.hint == f"see what is missing: git ckpt status {bench.run}; to go on: git ckpt resume {bench.run}"
-        history = timeline.read(inside(bench.store), bench.run)
+        history = summary.read(inside(bench.store), bench.run)
         (event,) = history.events
         assert (history.summary.status, event.status, event.attempts) == ("failed", "failed", 1)
         assert event.errors == ("Final tests failed: no\n", "reached max iterations (1)")
@@ -409,7 +409,7 @@ class TestExhaustion:
         bench.script({"write": {"a": "1\n"}}, {}, WORKS)
         bench.start(tests=TESTS, pause="0s", max_iterations="2")
         fails(bench)
-        memory = registry.memory_of(bench.definition.phase(PHASE))
+        memory = driver.memory_of(bench.definition.phase(PHASE))
         assert memory == ("loop",)
         assert bench.drive(again=PHASE, forget=memory)["iterations"] == 1
         assert bench.shown()[-2] == "iteration 1 of 2"
@@ -480,8 +480,8 @@ class TestDone:
 
     @pytest.mark.long
     def test_beads_that_hangs(self, bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-        assert options.TRACKER_TIMEOUT == 30
-        monkeypatch.setattr(options, "TRACKER_TIMEOUT", 0.2)
+        assert loop.TRACKER_TIMEOUT == 30
+        monkeypatch.setattr(loop, "TRACKER_TIMEOUT", 0.2)
         bench.program("bd", "sleep 60")
         bench.start(issues="bd-1", max_iterations="1")
         assert fails(bench).message == "reached max iterations (1)"

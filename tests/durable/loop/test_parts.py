@@ -9,14 +9,12 @@ from pathlib import Path
 import pytest
 
 from gitckpt.durable.command.execution import EXIT, TIMEOUT, Ending
-from gitckpt.durable.driver import registry
-from gitckpt.durable.phases.loop import issues as tracker
-from gitckpt.durable.phases.loop import options, prompt, tests
-from gitckpt.durable.phases.loop.issues import Standing
-from gitckpt.durable.phases.loop.options import LoopOptions
-from gitckpt.durable.pipeline.file import preset
-from gitckpt.durable.pipeline.parser import parse
-from gitckpt.durable.run.errors import PhaseFailed
+from gitckpt.durable.driver import driver
+from gitckpt.durable.phases.loop import loop, prompt
+from gitckpt.durable.phases.loop import loop as tracker
+from gitckpt.durable.phases.loop.loop import LoopOptions, Standing
+from gitckpt.durable.pipeline.file import parse, preset
+from gitckpt.durable.run.attempts import PhaseFailed
 from gitckpt.model.errors import UsageError
 from gitckpt.store.config.file import ConfigError
 
@@ -24,13 +22,13 @@ from gitckpt.store.config.file import ConfigError
 
 
 def read(**said: str) -> LoopOptions:
-    return options.read(lambda name: said.get(name, ""))
+    return loop.read(lambda name: said.get(name, ""))
 
 
 def test_usual_options() -> None:
     expected = LoopOptions((), "", "", "", 100, 10.0, 3600.0, 300.0, "new")
     assert read(until_tests_pass="yes") == expected
-    usual = preset("loop", registry.OPTIONS).inputs
+    usual = preset("loop", driver.OPTIONS).inputs
     assert read(**{**usual, "until_tests_pass": "yes"}) == expected
 
 
@@ -100,8 +98,8 @@ plan = "plan.md"
 
 
 def test_with_in_a_pipeline_of_ones_own() -> None:
-    (phase,) = parse(OWN.format('done = "true"'), "gitckpt.toml", registry.OPTIONS)["own"].phases
-    assert (phase.use, phase.options, registry.memory_of(phase)) == ("loop", {"plan": "plan.md", "done": "true"}, ("loop",))
+    (phase,) = parse(OWN.format('done = "true"'), "gitckpt.toml", driver.OPTIONS)["own"].phases
+    assert (phase.use, phase.options, driver.memory_of(phase)) == ("loop", {"plan": "plan.md", "done": "true"}, ("loop",))
 
 
 @pytest.mark.parametrize(
@@ -113,7 +111,7 @@ def test_with_in_a_pipeline_of_ones_own() -> None:
 )
 def test_mistakes_in_with_have_a_line(line: str, problem: tuple[int, str]) -> None:
     with pytest.raises(ConfigError) as caught:
-        parse(OWN.format(line), "gitckpt.toml", registry.OPTIONS)
+        parse(OWN.format(line), "gitckpt.toml", driver.OPTIONS)
     assert [(each.line, each.text) for each in caught.value.mistakes] == [problem]
 
 
@@ -270,7 +268,7 @@ def test_rlm_25_no_issues_are_no_answer() -> None:
     ],
 )
 def test_a_command_that_knows(outcome: Ending, problem: str) -> None:
-    assert tracker.command("check", lambda _: outcome) == Standing((), (), problem)
+    assert tracker.issue_command("check", lambda _: outcome) == Standing((), (), problem)
 
 
 # Tests
@@ -300,32 +298,32 @@ def test_a_command_that_knows(outcome: Ending, problem: str) -> None:
 )
 def test_makefiles_with_a_target(tmp_path: Path, makefile: str, is_found: bool) -> None:
     (tmp_path / "Makefile").write_text(makefile)
-    assert tests.choose(str(tmp_path), {"PATH": str(tmp_path)}) == ("make test" if is_found else "")
+    assert loop.choose(str(tmp_path), {"PATH": str(tmp_path)}) == ("make test" if is_found else "")
 
 
 def test_the_first_makefile_counts(tmp_path: Path) -> None:
     (tmp_path / "Makefile").write_text("test:\n")
-    assert tests.choose(str(tmp_path), {"PATH": ""}) == "make test"
+    assert loop.choose(str(tmp_path), {"PATH": ""}) == "make test"
     (tmp_path / "GNUmakefile").write_text("all:\n")
-    assert tests.choose(str(tmp_path), {"PATH": ""}) == ""
+    assert loop.choose(str(tmp_path), {"PATH": ""}) == ""
 
 
 def test_pytest_goes_before_make(tmp_path: Path) -> None:
     (tmp_path / "Makefile").write_text("test:\n")
     (tmp_path / "pytest").write_text("#!/bin/sh\n")
-    assert tests.choose(str(tmp_path), {"PATH": str(tmp_path)}) == "make test"
+    assert loop.choose(str(tmp_path), {"PATH": str(tmp_path)}) == "make test"
     os.chmod(tmp_path / "pytest", 0o755)
-    assert tests.choose(str(tmp_path), {"PATH": str(tmp_path)}) == "pytest -v --tb=short"
+    assert loop.choose(str(tmp_path), {"PATH": str(tmp_path)}) == "pytest -v --tb=short"
 
 
 @pytest.mark.parametrize(
     ("outcome", "tested"),
     [
-        (Ending(0, EXIT, "2 passed\n", 1.0), tests.Tested(True, "2 passed\n")),
-        (Ending(5, EXIT, "no tests ran\n", 1.0), tests.Tested(False, "no tests ran\n")),
-        (Ending(0, TIMEOUT, "a..\n", 300.0), tests.Tested(False, "a..\nTests timed out after 300 seconds")),
-        (Ending(-15, TIMEOUT, "", 300.0), tests.Tested(False, "Tests timed out after 300 seconds")),
+        (Ending(0, EXIT, "2 passed\n", 1.0), loop.Tested(True, "2 passed\n")),
+        (Ending(5, EXIT, "no tests ran\n", 1.0), loop.Tested(False, "no tests ran\n")),
+        (Ending(0, TIMEOUT, "a..\n", 300.0), loop.Tested(False, "a..\nTests timed out after 300 seconds")),
+        (Ending(-15, TIMEOUT, "", 300.0), loop.Tested(False, "Tests timed out after 300 seconds")),
     ],
 )
-def test_what_tests_say(outcome: Ending, tested: tests.Tested) -> None:
-    assert tests.run("pytest", lambda _: outcome, 300) == tested
+def test_what_tests_say(outcome: Ending, tested: loop.Tested) -> None:
+    assert loop.run("pytest", lambda _: outcome, 300) == tested

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from gitckpt.durable.steps import graph_file, machine, statuses
+from gitckpt.durable.steps import graph_file, machine, report
 from gitckpt.durable.steps.machine import OutOfOrder, StepsBlocked
 from gitckpt.durable.steps.report import LABELS, StepReport
 from gitckpt.model.errors import UsageError
@@ -444,7 +444,7 @@ def test_complete_is_no_step_but_may_be_passed() -> None:
     ],
 )
 def test_sup_08_the_number_of_a_task(text: str, number: str | None) -> None:
-    assert statuses.task_id(text) == number
+    assert report.task_id(text) == number
 
 
 def counts_of(loop: Loop) -> tuple[int, int]:

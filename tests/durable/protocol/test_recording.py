@@ -14,11 +14,11 @@ import pytest
 
 from gitckpt.durable.run.opener import begin
 from gitckpt.durable.run.run import Run
-from gitckpt.durable.steps import history, journal, machine
+from gitckpt.durable.steps import journal, machine
 from gitckpt.durable.steps.machine import OutOfOrder, StepsBlocked
 from gitckpt.model.checkpoint import Pipeline, Progress
 from gitckpt.model.errors import AmbiguousError, NotFoundError, StateError, UsageError
-from gitckpt.store.leases.lease import LeaseLost
+from gitckpt.store.leases.leases import LeaseLost
 from gitckpt.store.records import layout
 from gitckpt.store.records.entry import Query
 from gitckpt.store.store import Store, inside
@@ -291,7 +291,7 @@ class TestDrivenRuns:
             monkeypatch.delenv("CKPT_LEASE")
             report(plain, run, "pass", "EVALUATE_PLAN")
             second.pause()
-        assert [event.step for event in history.read(inside(plain), run)] == ["PLAN", "PLAN", "EVALUATE_PLAN"]
+        assert [event.step for event in journal.read_history(inside(plain), run)] == ["PLAN", "PLAN", "EVALUATE_PLAN"]
 
 
 class TestStates:

@@ -7,10 +7,9 @@ from typing import Any
 
 import pytest
 
-from gitckpt.durable.steps import next as next_step
-from gitckpt.durable.steps import plan
-from gitckpt.durable.steps.machine import OutOfOrder, StepsBlocked
-from gitckpt.durable.steps.next import NextStep
+from gitckpt.durable.steps import machine as next_step
+from gitckpt.durable.steps import report
+from gitckpt.durable.steps.machine import NextStep, OutOfOrder, StepsBlocked
 from gitckpt.model.errors import NotFoundError, UsageError
 from tests.durable.protocol.stepper import Loop
 
@@ -32,7 +31,7 @@ PLAN = """\
 
 
 def tasks(text: str) -> list[tuple[str | None, str, str, int]]:
-    return [(task.id, task.title, task.mark, task.line) for task in plan.tasks(text)]
+    return [(task.id, task.title, task.mark, task.line) for task in report.tasks(text)]
 
 
 @pytest.fixture
@@ -61,7 +60,7 @@ class TestPlans:
             ("2.2", "2.2 Tell them", " ", 12),
             (None, "and a thing without a number", " ", 13),
         ]
-        assert [task.commit for task in plan.tasks(PLAN)][:2] == ["abc1234", None]
+        assert [task.commit for task in report.tasks(PLAN)][:2] == ["abc1234", None]
 
     def test_headings_are_as_far_as_their_steps(self) -> None:
         text = (
@@ -78,7 +77,7 @@ class TestPlans:
 
     @pytest.mark.parametrize("text", ["", "no tasks\n", "- [x]\n" * 0, "[ ] no item\n", "~~~\n- [ ] Task 1\n", "-[ ] Task 1\n"])
     def test_what_is_none(self, text: str) -> None:
-        assert plan.tasks(text) == []
+        assert report.tasks(text) == []
 
 
 class TestNext:

@@ -10,9 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from gitckpt.durable.phases.review.commits import Commits
-from gitckpt.durable.phases.review.cycle import Review
-from gitckpt.durable.phases.review.ports import Reply, ReviewOptions, Verdict
+from gitckpt.durable.phases.review.cycle import Commits, Reply, Review, ReviewOptions, Verdict
 from gitckpt.durable.phases.review.state import KEY, CycleState
 from gitckpt.model.checkpoint import Progress
 from tests.conftest import Checkout

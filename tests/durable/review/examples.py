@@ -6,9 +6,18 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from gitckpt.durable.phases.review.finding import FIXED, STATUSES, STILL_PRESENT, ReviewFinding, Verification
-from gitckpt.durable.phases.review.replies import ReviewReport
-from gitckpt.durable.phases.review.state import ERROR, MORE, PHASES, CycleState
+from gitckpt.durable.phases.review.state import (
+    ERROR,
+    FIXED,
+    MORE,
+    PHASES,
+    STATUSES,
+    STILL_PRESENT,
+    CycleState,
+    ReviewFinding,
+    ReviewReport,
+    Verification,
+)
 from gitckpt.model import times
 
 EMPTY = CycleState()

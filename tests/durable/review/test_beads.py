@@ -12,8 +12,7 @@ import pytest
 from gitckpt.durable.command.execution import EXIT, TIMEOUT, Ending
 from gitckpt.durable.phases.beads import Beads
 from gitckpt.durable.phases.review import phase
-from gitckpt.durable.phases.review.finding import FIXED, ReviewFinding
-from gitckpt.durable.phases.review.state import CycleState
+from gitckpt.durable.phases.review.state import FIXED, CycleState, ReviewFinding
 from gitckpt.model.errors import UsageError
 from tests.cli.test_cli_reviewing import Pair, pair
 from tests.durable.review.examples import MID_CYCLE

@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from gitckpt.durable.phases.review.commits import ANCESTOR, DIVERGED, SAME, UNKNOWN, Commits
-from gitckpt.durable.phases.review.errors import CommitRefused
+from gitckpt.durable.phases.review.cycle import ANCESTOR, DIVERGED, SAME, UNKNOWN, CommitRefused, Commits
 from tests.conftest import Checkout
 
 

@@ -6,9 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from gitckpt.durable.phases.review.errors import AgentFailed, Diverged, MaxCyclesReached
-from gitckpt.durable.phases.review.finding import ReviewFinding
-from gitckpt.durable.phases.review.state import KEY, PHASES, VERSION, CycleState
+from gitckpt.durable.phases.review.cycle import AgentFailed, Diverged, MaxCyclesReached
+from gitckpt.durable.phases.review.state import KEY, PHASES, VERSION, CycleState, ReviewFinding
 from gitckpt.model import toml
 from gitckpt.model.errors import InvalidCheckpoint
 from tests.conftest import Checkout

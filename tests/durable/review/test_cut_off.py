@@ -11,13 +11,9 @@ from typing import Any
 
 import pytest
 
-from gitckpt.durable.phases.review.commits import Commits
-from gitckpt.durable.phases.review.cycle import Review
-from gitckpt.durable.phases.review.errors import AgentFailed
-from gitckpt.durable.phases.review.finding import finding_id
-from gitckpt.durable.phases.review.ports import Verdict
-from gitckpt.durable.phases.review.state import KEY, CycleState
-from gitckpt.durable.run.retry import Conduct
+from gitckpt.durable.phases.review.cycle import AgentFailed, Commits, Review, Verdict
+from gitckpt.durable.phases.review.state import KEY, CycleState, finding_id
+from gitckpt.durable.run.attempts import Conduct
 from gitckpt.durable.run.run import Run
 from gitckpt.model.checkpoint import Progress
 from gitckpt.store.store import Store

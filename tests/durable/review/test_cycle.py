@@ -11,8 +11,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 
-from gitckpt.durable.phases.review.finding import ReviewFinding
-from gitckpt.durable.phases.review.state import PHASES, WITHOUT_FILTERING, WITHOUT_LINTING, CycleState
+from gitckpt.durable.phases.review.state import PHASES, WITHOUT_FILTERING, WITHOUT_LINTING, CycleState, ReviewFinding
 from gitckpt.formats.systems.quasar import cycle_of
 from gitckpt.model import toml
 from gitckpt.model.errors import InvalidCheckpoint, NewerCheckpoint

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gitckpt.durable.phases.review.finding import (
+from gitckpt.durable.phases.review.state import (
     FIXED,
     FOUND,
     REGRESSED,

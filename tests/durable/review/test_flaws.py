@@ -8,11 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from gitckpt.durable.phases.review.errors import AgentFailed, MaxCyclesReached
-from gitckpt.durable.phases.review.finding import FIXED, finding_id
-from gitckpt.durable.phases.review.ports import Reply
-from gitckpt.durable.phases.review.state import KEY, PHASES, CycleState
-from gitckpt.durable.phases.review.text import CUT, cut
+from gitckpt.durable.phases.review.cycle import AgentFailed, MaxCyclesReached, Reply
+from gitckpt.durable.phases.review.state import CUT, FIXED, KEY, PHASES, CycleState, cut, finding_id
 from gitckpt.model import toml
 from tests.conftest import Checkout
 from tests.durable.conftest import Killed

@@ -5,9 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from gitckpt.durable.phases.review import prompts
-from gitckpt.durable.phases.review.finding import FIXED, STILL_PRESENT, ReviewFinding
-from gitckpt.durable.phases.review.state import CycleState
-from gitckpt.durable.phases.review.text import CUT
+from gitckpt.durable.phases.review.state import CUT, FIXED, STILL_PRESENT, CycleState, ReviewFinding
 
 FIRST = CycleState(task_bead_id="t-1", task_title="Add a login", cycle=1)
 OLD, NEW = ReviewFinding("minor", "an old one", 1, STILL_PRESENT), ReviewFinding("major", "a new one", 2)

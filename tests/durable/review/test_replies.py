@@ -6,9 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gitckpt.durable.phases.review import replies
-from gitckpt.durable.phases.review.finding import ReviewFinding, Verification, finding_id
-from gitckpt.durable.phases.review.replies import ReviewReport
+from gitckpt.durable.phases.review import state
+from gitckpt.durable.phases.review.state import ReviewFinding, ReviewReport, Verification, finding_id
 
 
 @pytest.mark.parametrize(
@@ -45,11 +44,11 @@ from gitckpt.durable.phases.review.replies import ReviewReport
     ],
 )
 def test_findings(answer: str, found: list[tuple[str, str]]) -> None:
-    assert [(each.severity, each.description) for each in replies.findings(answer)] == found
+    assert [(each.severity, each.description) for each in state.findings(answer)] == found
 
 
 def test_a_finding_has_the_id_of_its_words_and_is_found() -> None:
-    (found,) = replies.findings("ISSUE:\nDESCRIPTION: missing check")
+    (found,) = state.findings("ISSUE:\nDESCRIPTION: missing check")
     assert found == ReviewFinding("major", "missing check", 0, "found")
     assert found.id == finding_id("major", "missing check")
 
@@ -76,7 +75,7 @@ def test_a_finding_has_the_id_of_its_words_and_is_found() -> None:
     ],
 )
 def test_verifications(answer: str, said: list[tuple[str, str, str]]) -> None:
-    assert replies.verifications(answer) == tuple(Verification(*each) for each in said)
+    assert state.verifications(answer) == tuple(Verification(*each) for each in said)
 
 
 @pytest.mark.parametrize(
@@ -97,7 +96,7 @@ def test_verifications(answer: str, said: list[tuple[str, str, str]]) -> None:
     ],
 )
 def test_report(answer: str, report: ReviewReport | None) -> None:
-    assert replies.report(answer) == report
+    assert state.report(answer) == report
 
 
 @pytest.mark.parametrize(
@@ -116,7 +115,7 @@ def test_report(answer: str, report: ReviewReport | None) -> None:
     ],
 )
 def test_approval(answer: str, approved: bool) -> None:
-    assert replies.is_approved(answer) is approved
+    assert state.is_approved(answer) is approved
 
 
 @given(
@@ -128,6 +127,6 @@ def test_approval(answer: str, approved: bool) -> None:
     | st.text()
 )
 def test_no_answer_is_too_odd(answer: str) -> None:
-    assert all(each.description and each.severity for each in replies.findings(answer))
-    assert all(each.finding for each in replies.verifications(answer))
-    replies.report(answer)
+    assert all(each.description and each.severity for each in state.findings(answer))
+    assert all(each.finding for each in state.verifications(answer))
+    state.report(answer)

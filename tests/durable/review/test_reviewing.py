@@ -7,12 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from gitckpt.durable.phases.review.errors import AgentFailed, BudgetExceeded, CommitRefused, Diverged, MaxCyclesReached, Struggling
-from gitckpt.durable.phases.review.finding import FIXED, FOUND, STILL_PRESENT, ReviewFinding, finding_id
-from gitckpt.durable.phases.review.ports import Verdict
-from gitckpt.durable.phases.review.replies import ReviewReport
-from gitckpt.durable.phases.review.state import KEY, CycleState
-from gitckpt.durable.run.errors import Cancelled, PhaseFailed
+from gitckpt.durable.phases.review.cycle import AgentFailed, BudgetExceeded, CommitRefused, Diverged, MaxCyclesReached, Struggling, Verdict
+from gitckpt.durable.phases.review.state import FIXED, FOUND, KEY, STILL_PRESENT, CycleState, ReviewFinding, ReviewReport, finding_id
+from gitckpt.durable.run.attempts import Cancelled, PhaseFailed
 from gitckpt.model.checkpoint import Progress
 from tests.conftest import Checkout
 from tests.durable.review.acting import APPROVED, REJECTED, Actor, Bench, Memory, Turn

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from gitckpt.durable.phases.review import stall
-from gitckpt.durable.phases.review.finding import ReviewFinding
-from gitckpt.durable.phases.review.state import CycleState
+from gitckpt.durable.phases.review import cycle as stall
+from gitckpt.durable.phases.review.state import CycleState, ReviewFinding
 
 BUG = "the same bug keeps coming back over and over"
 

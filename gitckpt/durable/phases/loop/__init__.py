@@ -2,6 +2,5 @@
 
 Doors:
     loop: `Loop`, the loop of one attempt.
-    options: how it is carried out.
     prompt: what the agent is told.
 """

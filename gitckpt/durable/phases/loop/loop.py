@@ -6,34 +6,278 @@ on with the iteration it was at.
 
 from __future__ import annotations
 
+import json
 import os
 import shlex
 import shutil
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from gitckpt.durable.agent import failure
+from gitckpt.durable.agent import call
 from gitckpt.durable.agent.call import Agent, Answer
-from gitckpt.durable.agent.dialect import words
-from gitckpt.durable.command.execution import DEADLINE, Ending, Patience
-from gitckpt.durable.phases import shell
+from gitckpt.durable.agent.clients import words
+from gitckpt.durable.command.execution import DEADLINE, EXIT, Ending, Patience, last_line
+from gitckpt.durable.phases import command, options
 from gitckpt.durable.phases.agent import MOST_LOST, RETRY_AT, require_there, unusable, wait_for_a_limit
 from gitckpt.durable.phases.beads import BD
-from gitckpt.durable.phases.loop import issues as tracker
-from gitckpt.durable.phases.loop import options, prompt, tests
-from gitckpt.durable.phases.loop.issues import Standing
-from gitckpt.durable.phases.loop.options import CONTINUE
-from gitckpt.durable.phases.loop.plan import Documents
-from gitckpt.durable.pipeline.context import RESUMED, Context
-from gitckpt.durable.run.errors import AgentUnusable, DeadlineReached, PhaseFailed
-from gitckpt.durable.run.retry import Ended
+from gitckpt.durable.phases.loop import prompt
+from gitckpt.durable.phases.loop.prompt import Documents
+from gitckpt.durable.pipeline.launch import RESUMED, Context
+from gitckpt.durable.run.attempts import AgentUnusable, DeadlineReached, Ended, PhaseFailed
 from gitckpt.model import times
 from gitckpt.model.checkpoint import LOOP, Progress
 from gitckpt.model.errors import UsageError
 from gitckpt.model.values import dataclass
+from gitckpt.store import secrets
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
+
+
+# How the autonomous loop is carried out, read from text and checked as a whole.
+
+
+MAX_ITERATIONS = 100
+PAUSE, AGENT_TIMEOUT, TEST_TIMEOUT, TRACKER_TIMEOUT = 10.0, 3600.0, 300.0, 30.0
+"""In seconds."""
+
+NEW, CONTINUE = "new", "continue"
+CONVERSATIONS = (NEW, CONTINUE)
+"""Whether each call of the agent begins a conversation, or goes on with the last one."""
+
+
+@dataclass(frozen=True, slots=True)
+class LoopOptions:
+    """How the loop is carried out. Lengths of time are in seconds.
+
+    Attributes:
+        issues: ids of the issues that must be closed.
+        epic: id of the issue that holds them; "" for none.
+        done: a command that says by exit code 0 that all is done; "" for none.
+        tests: the command that tests; "" for pytest or make.
+        max_iterations: how often the agent is called at most.
+        pause: between two calls.
+        agent_timeout: how long one call may take.
+        idle_timeout: how long it may say nothing, or only that it calls its server again; None for as long as it likes.
+        test_timeout: how long the tests may take.
+        conversation: one of `CONVERSATIONS`.
+        max_budget: what all calls together may cost, in US dollars; 0 for as much as they like.
+    """
+
+    issues: tuple[str, ...] = ()
+    epic: str = ""
+    done: str = ""
+    tests: str = ""
+    max_iterations: int = MAX_ITERATIONS
+    pause: float = PAUSE
+    agent_timeout: float = AGENT_TIMEOUT
+    test_timeout: float = TEST_TIMEOUT
+    conversation: str = NEW
+    max_budget: float = 0.0
+    idle_timeout: float | None = None
+
+
+def read(said: Callable[[str], str]) -> LoopOptions:
+    """Returns the options.
+
+    Args:
+        said: returns the text of an option by its name, "" where nothing is said.
+
+    Raises:
+        UsageError: one cannot be understood, or nothing says when the work is done.
+    """
+    issues = tuple(said("issues").replace(",", " ").split())
+    epic, done = said("epic"), said("done")
+    for issue in (*issues, *([epic] if epic else [])):
+        options.require_issue(issue)
+    until_tests_pass = options.agreed("until_tests_pass", said("until_tests_pass"))
+    if not issues and not done and not until_tests_pass:
+        raise UsageError(
+            "nothing says when the work is done",
+            hint="name the issues, or a command that knows, or let the tests decide: --issue ID, --done COMMAND or --until-tests-pass of "
+            "git ckpt loop; --input issues=ID, done=COMMAND or until_tests_pass=yes of git ckpt run and resume",
+        )
+    conversation = said("conversation") or NEW
+    if conversation not in CONVERSATIONS:
+        raise UsageError(f"conversation is {conversation!r:.60}", hint=f"it is one of {', '.join(CONVERSATIONS)}")
+    return LoopOptions(
+        issues=issues,
+        epic=epic,
+        done=done,
+        tests=said("tests"),
+        # None at all stands for the usual number, as everywhere in rlm-act.
+        max_iterations=options.count("max_iterations", said("max_iterations"), MAX_ITERATIONS) or MAX_ITERATIONS,
+        pause=options.pause("pause", said("pause"), PAUSE),
+        agent_timeout=options.limit("agent_timeout", said("agent_timeout"), AGENT_TIMEOUT),
+        idle_timeout=options.limit("idle_timeout", said("idle_timeout"), 1.0) if said("idle_timeout") else None,
+        test_timeout=options.limit("test_timeout", said("test_timeout"), TEST_TIMEOUT),
+        conversation=conversation,
+        max_budget=options.amount("max_budget", said("max_budget")),
+    )
+
+
+# Which issues are closed: asked of beads, or of any command.
+
+
+CLOSED = ("closed", "done", "complete", "tombstone")
+"""The statuses of an issue that is closed; the first one is that of beads, the others are of older versions and of people's own."""
+
+Call = Callable[[str], Ending]
+"""Runs a shell command and returns how it ended; its output is whole, unless it is very long."""
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """How far the issues are.
+
+    Attributes:
+        closed: the ids of those that are closed.
+        open: of the others, the unknown ones with them.
+        problem: why not more is known, in a sentence; "" where nothing is missing.
+    """
+
+    closed: tuple[str, ...]
+    open: tuple[str, ...]
+    problem: str = ""
+
+    @property
+    def is_done(self) -> bool:
+        """Whether nothing is left to be done."""
+        return not self.open and not self.problem
+
+
+def beads(issues: Sequence[str], read: Callable[[Sequence[str]], tuple[Ending, bytes]]) -> Standing:
+    """Asks beads (`bd show ID… --json`).
+
+    Its text form says nothing since version 0.47; so only JSON counts: an array of issues, or with older versions a single one. An issue
+    that is not found is mentioned on standard error only, so each that was asked for must be there.
+
+    Args:
+        issues: ids.
+        read: asks for issues by their ids, and returns how the command ended, and its standard output.
+    """
+    outcome, said = read(issues)
+    if outcome.ended_by != EXIT:
+        return Standing((), tuple(issues), "bd was ended: it took too long")
+    found = statuses(said)
+    closed = tuple(issue for issue in issues if found.get(issue, "") in CLOSED)
+    still = tuple(issue for issue in issues if issue not in closed)
+    unknown = [issue for issue in issues if issue not in found]
+    if not unknown and not outcome.code:
+        return Standing(closed, still)
+    what = f"bd does not tell of {', '.join(unknown)}" if unknown else f"bd failed: exit code {outcome.code}"
+    return Standing(closed, still, what + (last_line(outcome.tail) if outcome.code else ""))
+
+
+def statuses(said: bytes) -> Mapping[str, str]:
+    """Returns the status of each issue that beads told of, in lower case.
+
+    Args:
+        said: what `bd show … --json` printed.
+    """
+    try:
+        document = json.loads(said)
+    except (ValueError, RecursionError):
+        return {}
+    issues: list[Any] = document if isinstance(document, list) else [document]
+    return {
+        issue["id"]: issue["status"].strip().lower()
+        for issue in issues
+        if isinstance(issue, dict) and isinstance(issue.get("id"), str) and isinstance(issue.get("status"), str)
+    }
+
+
+def issue_command(line: str, call: Call) -> Standing:
+    """Asks a command: exit code 0 says that all is done.
+
+    Args:
+        line: what the shell runs.
+        call: runs it.
+    """
+    outcome = call(line)
+    if outcome.ended_by == EXIT and outcome.code == 0:
+        return Standing((), ())
+    how = f"exit code {outcome.code}" if outcome.ended_by == EXIT else "it took too long"
+    return Standing((), (), f"{line}: {how}{last_line(outcome.tail)}")
+
+
+# Runs the tests of a project.
+
+
+_PYTEST = "pytest -v --tb=short"
+_MAKE = "make test"
+NONE = (
+    "no test command found: pytest is not installed, and no Makefile has a target test; "
+    "name one: --tests COMMAND of git ckpt loop, --input tests=COMMAND of git ckpt run and resume"
+)
+
+_MAKEFILES = ("GNUmakefile", "makefile", "Makefile")
+
+
+@dataclass(frozen=True, slots=True)
+class Tested:
+    """What the tests said.
+
+    Attributes:
+        passed: whether they passed.
+        output: what they printed, with what looks like a secret masked, or why they could not.
+    """
+
+    passed: bool
+    output: str
+
+
+def choose(path: str, env: Mapping[str, str]) -> str:
+    """Returns the command that tests a project; "" where there is none.
+
+    That is pytest, and `make test` only where pytest is not installed: tests that fail are no reason to run other ones.
+
+    Args:
+        path: the top of the project.
+        env: with the PATH on which pytest is looked for.
+    """
+    if shutil.which("pytest", path=env.get("PATH", os.defpath)):
+        return _PYTEST
+    for name in _MAKEFILES:
+        makefile = os.path.join(path, name)
+        if os.path.isfile(makefile):
+            with open(makefile, encoding="utf-8", errors="replace") as file:
+                # make reads the first that is there, and no other
+                return _MAKE if _has_target(file) else ""
+    return ""
+
+
+def _has_target(makefile: Iterable[str]) -> bool:
+    """Tell whether a rule of a Makefile makes `test`.
+
+    An expression for it took minutes for a line of 500 KB.
+    """
+    for line in makefile:
+        targets, colon, rest = line.partition(":")
+        is_rule = bool(colon) and not line[0].isspace() and not {"=", "#"}.intersection(targets)
+        if is_rule and not rest.lstrip(":").startswith("=") and "test" in targets.split():
+            return True
+    return False
+
+
+def run(line: str, call: Callable[[str], Ending], seconds: float) -> Tested:
+    """Runs tests.
+
+    Args:
+        line: what the shell runs; "" for none.
+        call: runs it.
+        seconds: how long they may take.
+    """
+    if not line:
+        return Tested(passed=False, output=NONE)
+    outcome = call(line)
+    if outcome.ended_by != EXIT:
+        output = f"{secrets.masked(outcome.tail).rstrip()}\nTests timed out after {seconds:g} seconds".lstrip()
+        return Tested(passed=False, output=output)
+    return Tested(outcome.code == 0, secrets.masked(outcome.tail))
+
+
+# The loop itself: ask the agent, see whether all is done, test, and again. Its memory is the table `loop` of the state.
 
 
 ASK, LOOK, DONE = "ask", "look", "done"
@@ -82,7 +326,7 @@ class Loop:
         self._files = os.path.join(context.run.files.path, "agent")
         self._documents = Documents(context)
         try:
-            self._options = options.read(context.option)
+            self._options = read(context.option)
             self._client = context.client("agent")
         except UsageError as error:
             raise PhaseFailed(error.message, hint=error.hint) from None
@@ -180,15 +424,15 @@ class Loop:
             AgentUnusable: no other call would be answered either.
         """
         memory, now = self._memory, self._now()
-        found = failure.classify(answer, now)
-        if found is None or found.kind == failure.OTHER:
+        found = call.classify(answer, now)
+        if found is None or found.kind == call.OTHER:
             memory.pop("limited", None)
             memory.pop("lost", None)
             return False
         self._show(answer.problem)
-        if found.kind == failure.FATAL:
+        if found.kind == call.FATAL:
             raise unusable(answer, self._run.id)
-        if found.kind == failure.TRANSIENT:
+        if found.kind == call.TRANSIENT:
             memory["lost"] = memory.get("lost", 0) + 1
             if memory["lost"] > MOST_LOST:
                 memory.pop("lost")
@@ -197,10 +441,10 @@ class Loop:
             self._run.wait(min(2.0 ** memory["lost"], 60.0))
             return True
         memory["limited"] = memory.get("limited", 0) + 1
-        if found.wait is None and memory["limited"] > failure.MOST_LIMITED:
+        if found.wait is None and memory["limited"] > call.MOST_LIMITED:
             memory.pop("limited")
             return False
-        until = memory[RETRY_AT] = times.to_text(int((now + failure.pause(found.wait, memory["limited"])) * times.MICRO))
+        until = memory[RETRY_AT] = times.to_text(int((now + call.pause(found.wait, memory["limited"])) * times.MICRO))
         self._milestone(f"iteration {number}: limited until {until}", errors=[answer.problem])
         return True
 
@@ -257,11 +501,9 @@ class Loop:
                 self._show(what)
             self._milestone(f"iteration {number}: {_line(what)}")
             return
-        line = self._options.tests or tests.choose(self._run.path, self._env)
+        line = self._options.tests or choose(self._run.path, self._env)
         self._show(f"tests: {line or 'there are none'}")
-        tested = tests.run(
-            line, lambda text: shell.run(self._context, text, self._options.test_timeout, show=True), self._options.test_timeout
-        )
+        tested = run(line, lambda text: command.run(self._context, text, self._options.test_timeout, show=True), self._options.test_timeout)
         memory.update(tests="passed" if tested.passed else "failed", tests_output=tested.output[-_KEPT_OUTPUT:])
         if tested.passed:
             memory.update(next=DONE, failures=[])
@@ -291,15 +533,15 @@ class Loop:
         """Returns how far the issues are, and what the command says that knows."""
         found = Standing((), ())
         if self._options.issues:
-            found = tracker.beads(self._options.issues, self._beads)
+            found = beads(self._options.issues, self._beads)
         if self._options.done and found.is_done:
-            said = tracker.command(self._options.done, lambda line: shell.run(self._context, line, options.TRACKER_TIMEOUT))
+            said = issue_command(self._options.done, lambda line: command.run(self._context, line, TRACKER_TIMEOUT))
             found = Standing(found.closed, found.open, said.problem)
         return found
 
     def _beads(self, issues: Sequence[str]) -> tuple[Ending, bytes]:
         line = f"{BD} show {' '.join(map(shlex.quote, issues))} --json"
-        return shell.ask(self._context, line, options.TRACKER_TIMEOUT, os.path.join("agent", "issues.json"))
+        return command.ask(self._context, line, TRACKER_TIMEOUT, os.path.join("agent", "issues.json"))
 
     def _require_what_is_needed(self) -> None:
         self._documents.plan(self._memory)

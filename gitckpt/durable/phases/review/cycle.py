@@ -11,39 +11,413 @@ table before anything is made of it: nobody is asked twice but for the answer th
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Protocol
 
-from gitckpt.durable.phases.review import commits as relations
-from gitckpt.durable.phases.review import prompts, replies, stall
-from gitckpt.durable.phases.review.errors import AgentFailed, BudgetExceeded, Diverged, MaxCyclesReached, ReviewFailed, Struggling
-from gitckpt.durable.phases.review.finding import CRITICAL, FIXED, OF_FILTER, ReviewFinding, verified
-from gitckpt.durable.phases.review.ports import BUDGET_VARIABLE, Asks, Checker, Committing, Journal, ReviewOptions, Verdict
+from gitckpt.durable.phases.review import prompts
+from gitckpt.durable.phases.review import state as replies
 from gitckpt.durable.phases.review.state import (
     APPROVED,
     BEAD_CREATED,
     CODE_COMPLETE,
     CODING,
+    CRITICAL,
     ERROR,
     FILTERING,
+    FIXED,
     IDLE,
     KEY,
     LINTING,
+    LONGEST,
+    OF_FILTER,
     RESOLVING_ISSUES,
     REVIEW_COMPLETE,
     REVIEWING,
     CycleState,
+    ReviewFinding,
+    ReviewReport,
+    cut,
+    ending,
+    first_line,
     resumes_in,
+    storable,
+    trimmed,
+    verified,
 )
-from gitckpt.durable.phases.review.text import LONGEST, cut, ending, storable, trimmed
-from gitckpt.durable.run.errors import Cancelled, DeadlineReached, PhaseFailed
-from gitckpt.model import times
+from gitckpt.durable.run.attempts import Cancelled, DeadlineReached, PhaseFailed
+from gitckpt.git import process
+from gitckpt.git.command import DURABLE
+from gitckpt.git.process import Completed, GitError
+from gitckpt.model import ids, times
 from gitckpt.model.checkpoint import Progress
-from gitckpt.model.values import replace
-from gitckpt.store.secrets import detector
+from gitckpt.model.values import dataclass, field, replace
+from gitckpt.store import secrets
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, ClassVar
+    from typing import ClassVar
+
+
+# Notices that coder and reviewer go round in circles. Pure.
+
+
+_FIRST_CYCLE = 2
+"""The first cycle that can show it."""
+
+_THRESHOLD = 0.6
+_FILTER_WEIGHT, _OVERLAP_WEIGHT, _BURN_WEIGHT = 0.35, 0.40, 0.25
+_REPEATS, _OVERLAP = 2, 0.6
+"""From where on the first two count in full. The third counts from an even share of the budget on, and in full from twice of it."""
+
+_SAME = 0.8
+"""How alike two descriptions are that say the same."""
+
+
+@dataclass(frozen=True, slots=True)
+class Signs:
+    """How much it looks like a struggle.
+
+    Attributes:
+        repeats: in how many cycles on end the same filter failed.
+        overlap: which part of this cycle's findings is like one of an earlier cycle, from 0 to 1.
+        burn: what a cycle costs, as a multiple of what each may cost if the budget is to last for all.
+    """
+
+    repeats: int = 0
+    overlap: float = 0.0
+    burn: float = 0.0
+
+    @property
+    def score(self) -> float:
+        """All signs together, from 0 to 1."""
+        return (
+            _FILTER_WEIGHT * min(self.repeats / _REPEATS, 1)
+            + _OVERLAP_WEIGHT * min(self.overlap / _OVERLAP, 1)
+            + _BURN_WEIGHT * min(max(self.burn - 1, 0), 1)
+        )
+
+    def sentence(self) -> str:
+        """Returns the signs that were seen, for people."""
+        said = []
+        if self.repeats:
+            said.append(f"the same filter failed in {self.repeats} cycles on end" if self.repeats > 1 else "a filter failed")
+        if self.overlap:
+            said.append(f"{self.overlap:.0%} of the findings are those of earlier cycles")
+        if self.burn > 1:
+            said.append(f"a cycle costs {self.burn:.2f} times its share of the budget")
+        return ", ".join(said)
+
+
+def signs(state: CycleState) -> Signs:
+    """Returns what a state shows at the end of a cycle that was not approved; nothing before `_FIRST_CYCLE`."""
+    if state.cycle < _FIRST_CYCLE:
+        return Signs()
+    earlier = [each for each in state.all_findings if each.cycle < state.cycle]
+    return Signs(repeats(state.filter_history), overlap(state.findings, earlier), burn(state))
+
+
+def reason(state: CycleState) -> str:
+    """Returns why a state at the end of a cycle is taken for a struggle; "" where it is not."""
+    seen = signs(state)
+    return seen.sentence() if seen.score >= _THRESHOLD else ""
+
+
+def repeats(history: Sequence[str]) -> int:
+    """Returns how often the last filter that failed did so on end; 0 where none failed last."""
+    count = 0
+    for name in reversed(history):
+        if not name or name != history[-1]:
+            break
+        count += 1
+    return count
+
+
+def overlap(current: Sequence[ReviewFinding], earlier: Iterable[ReviewFinding]) -> float:
+    """Returns which part of some findings is like an earlier one, from 0 to 1."""
+    known = [each.description for each in earlier]
+    same = [each for each in current if any(likeness(each.description, other) >= _SAME for other in known)]
+    return len(same) / len(current) if current else 0.0
+
+
+def burn(state: CycleState) -> float:
+    """Returns what a cycle costs, as a multiple of its even share of the budget; 0 where there is none."""
+    if state.max_budget_usd <= 0 or state.max_cycles <= 0 or state.cycle <= 0:
+        return 0.0
+    return (state.total_cost_usd / state.cycle) / (state.max_budget_usd / state.max_cycles)
+
+
+def likeness(one: str, other: str) -> float:
+    """Returns how many of the words of two texts are in both (Jaccard), from 0 to 1; upper and lower case are the same."""
+    words, others = set(one.lower().split()), set(other.lower().split())
+    return len(words & others) / len(words | others) if words | others else 1.0
+
+
+# What a review is given, and what it gives back: agents, journal, commits, options, result.
+
+
+BUDGET_VARIABLE = "CKPT_BUDGET_USD"
+"""The environment variable that tells an agent what its answer may cost, in US dollars. It may ignore it."""
+
+Checker = Callable[[str], tuple[int, str]]
+"""Runs a command in the worktree, and returns its exit code and what it printed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """What an agent answers.
+
+    Attributes:
+        ok: whether it did what it was asked.
+        problem: why not, one sentence.
+        text: its final answer.
+        cost_usd: what it cost; None where it does not say.
+        session: the conversation that it was part of; None where it does not say.
+    """
+
+    ok: bool
+    problem: str = ""
+    text: str = ""
+    cost_usd: float | None = None
+    session: str | None = None
+
+
+class Asks(Protocol):
+    """An agent."""
+
+    def ask(self, prompt: str, session: str | None, env: Mapping[str, str]) -> Reply:
+        """Returns its answer.
+
+        Args:
+            prompt: what it is asked.
+            session: the conversation to go on with; None for a new one.
+            env: variables to set for it.
+        """
+
+
+class Journal(Protocol):
+    """Where the state is kept: a run.
+
+    Attributes:
+        state: JSON values, all that a later attempt begins with.
+    """
+
+    state: dict[str, Any]
+
+    @property
+    def id(self) -> str:
+        """By which a person goes on with it."""
+
+    def milestone(
+        self, *, trigger: str = "review", message: str | None = None, progress: Progress | None = None, errors: Sequence[str] = ()
+    ) -> object:
+        """Records the state and the files."""
+
+    def check(self) -> None:
+        """Raises where the run shall stop."""
+
+
+class Committing(Protocol):
+    """The commits of the worktree, as `gitckpt.durable.phases.review.cycle.Commits` makes them."""
+
+    def head(self) -> str:
+        """Returns HEAD's oid; "" on an unborn branch."""
+
+    def commit(self, task: str, cycle: int, title: str, suffix: str = "") -> str:
+        """Commits whatever has changed, and returns HEAD."""
+
+    def relation(self, recorded: str) -> str:
+        """Returns how a recorded commit relates to HEAD."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReviewOptions:
+    """What is to be done.
+
+    Attributes:
+        task: its name, which the subjects of commits begin with.
+        title: the task itself, of any length.
+        max_cycles: how often the coder may try.
+        max_budget_usd: what all answers together may cost, in US dollars; 0 for as much as they like.
+        lint: a command that fails where the linter complains; None for none.
+        lint_retries: how often in a cycle the coder is asked to satisfy it.
+        filters: name → a command that must succeed before the reviewer is asked, in order.
+        epic: the issue of beads below which each finding becomes one; "" for none.
+        force: whether to go on although HEAD has diverged from the recorded work.
+    """
+
+    task: str
+    title: str
+    max_cycles: int = 3
+    max_budget_usd: float = 0.0
+    lint: str | None = None
+    lint_retries: int = 2
+    filters: Mapping[str, str] = field(default_factory=dict)
+    epic: str = ""
+    force: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """How it ended.
+
+    Attributes:
+        approved: whether the reviewer approved.
+        cycles: how many there were.
+        total_cost_usd: of all answers.
+        findings: of all cycles, with what became of them.
+        report: the reviewer's last.
+        reason: why it was not approved; "" where it was.
+    """
+
+    approved: bool
+    cycles: int
+    total_cost_usd: float
+    findings: tuple[ReviewFinding, ...]
+    report: ReviewReport | None
+    reason: str = ""
+
+
+# The ways in which coder and reviewer fail. Each leaves a checkpoint from which one can go on.
+
+
+class ReviewFailed(PhaseFailed):
+    """The work was not approved.
+
+    Attributes:
+        result: how far it came; None where that is not known.
+    """
+
+    result: Verdict | None = None
+
+
+class MaxCyclesReached(ReviewFailed):
+    """The last cycle ended without approval."""
+
+
+class BudgetExceeded(ReviewFailed):
+    """The answers have cost what they may, and the work is not approved."""
+
+
+class Struggling(ReviewFailed):
+    """Coder and reviewer go round in circles."""
+
+
+class AgentFailed(ReviewFailed):
+    """Coder or reviewer could not answer."""
+
+
+class CommitRefused(ReviewFailed):
+    """git, or a hook of the user's, refused to commit the coder's work."""
+
+
+class Diverged(ReviewFailed):
+    """HEAD is not where the recorded work can be gone on with."""
+
+
+# The commits of a worktree: one for each cycle, made as the user would make it, hooks and all.
+
+
+SAME, ANCESTOR, DIVERGED, UNKNOWN = "same", "ancestor", "diverged", "unknown"
+
+_SUBJECT = 72
+_LAST_LINES = 5
+_ERRORS = ("fatal: ", "error: ")
+_NO_IDENTITY = ("tell me who you are", "auto-detect email address", "empty ident name", "no email was given", "no name was given")
+
+
+class Commits:
+    """Makes the commits of a worktree.
+
+    Args:
+        path: its top.
+        env: variables for git and for the hooks that it calls.
+    """
+
+    def __init__(self, path: str, env: Mapping[str, str] | None = None) -> None:
+        self._prefix = [process.git_executable(), *DURABLE, "-C", path]
+        self._env = process.environment(env)
+
+    def head(self) -> str:
+        """Returns HEAD's oid; "" on an unborn branch.
+
+        Raises:
+            GitError: there is no repository.
+        """
+        done = self._git("rev-parse", "--quiet", "--verify", "HEAD^{commit}")
+        if done.code not in (0, 1):
+            raise GitError(["rev-parse"], done.code, done.complaint)
+        return done.out.decode("ascii").strip()
+
+    def commit(self, task: str, cycle: int, title: str, suffix: str = "") -> str:
+        """Commits all that has changed and is not ignored, and returns HEAD; where nothing has, nothing is committed.
+
+        Args:
+            task: the name of the task.
+            cycle: the number of the cycle.
+            title: the task; its first line, 72 characters at most, ends the subject `<task>/cycle-<n>: <title>`.
+            suffix: what follows it, such as " (lint fix)".
+
+        Raises:
+            CommitRefused: git cannot commit, or a hook refuses to.
+        """
+        what = f"the work of cycle {cycle}"
+        done = self._git("add", "--all")
+        if done.code != 0:
+            raise CommitRefused(f"{what} cannot be staged: {_complaint(done)}", output=done.complaint)
+        if self._git("diff", "--cached", "--quiet").code == 0:
+            return self.head()
+        done = self._git(
+            "commit", "--quiet", "--message", f"{first_line(task, _SUBJECT)}/cycle-{cycle}: {first_line(title, _SUBJECT)}{suffix}"
+        )
+        if done.code != 0:
+            raise _refused(what, done)
+        return self.head()
+
+    def relation(self, recorded: str) -> str:
+        """Returns how a recorded commit relates to HEAD.
+
+        Args:
+            recorded: its oid; "" for an unborn branch, which every commit comes after.
+
+        Returns:
+            SAME; ANCESTOR, where HEAD has moved on from it; DIVERGED; or UNKNOWN, where there is no such commit.
+        """
+        head = self.head()
+        if recorded == head:
+            return SAME
+        if not recorded:
+            return ANCESTOR
+        if not ids.is_oid(recorded) or self._git("cat-file", "-e", f"{recorded}^{{commit}}").code != 0:
+            return UNKNOWN
+        return ANCESTOR if head and self._git("merge-base", "--is-ancestor", recorded, head).code == 0 else DIVERGED
+
+    def _git(self, *args: str) -> Completed:
+        return process.run([*self._prefix, *args], env=self._env)
+
+
+def _refused(what: str, done: Completed) -> CommitRefused:
+    said = done.complaint
+    if any(words in said.lower() for words in _NO_IDENTITY):
+        hint = "tell git who commits: git config --global user.name NAME; git config --global user.email ADDRESS"
+        return CommitRefused(f"{what} cannot be committed: git does not know who commits", output=said, hint=hint)
+    hint = "see what a hook of yours asks for, change it or the files, then resume the run: the coder is not asked again"
+    return CommitRefused(f"{what} was not committed: {_said(done)}", code=done.code, output=said, hint=hint)
+
+
+def _complaint(done: Completed) -> str:
+    """Returns what git complains of, without its advice."""
+    lines = [line for line in done.complaint.splitlines() if line.startswith(_ERRORS)]
+    return lines[0].partition(": ")[2] if lines else _said(done)
+
+
+def _said(done: Completed) -> str:
+    """Returns the last words of git or of a hook, which may talk on either stream."""
+    text = done.complaint + done.out.decode("utf-8", "replace")
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    return "; ".join(lines[-_LAST_LINES:]) or f"exit code {done.code}"
+
+
+# The cycle of coder and reviewer, as a machine whose whole memory is a table of the run's state.
 
 
 _TRIGGER = "review"
@@ -264,7 +638,7 @@ class Review:
             **changes,
         )
         self._state = self._file(self._state)
-        self._enter(RESOLVING_ISSUES, struggle=stall.reason(self._state))
+        self._enter(RESOLVING_ISSUES, struggle=reason(self._state))
 
     def _seal(self) -> None:
         """Counts the commit of the cycle among those of all cycles."""
@@ -358,12 +732,12 @@ class Review:
 def _require_base(state: CycleState, commits: Committing, run: str, *, force: bool) -> str:
     """Returns what is to be said of HEAD, and raises `Diverged` where it does not follow the recorded commit."""
     relation = commits.relation(state.git_sha)
-    if relation == relations.SAME:
+    if relation == SAME:
         return ""
     head = commits.head() or "unborn"
-    if relation == relations.ANCESTOR:
+    if relation == ANCESTOR:
         return f"HEAD has moved on from {state.git_sha or 'nothing'} to {head}; going on from there"
-    what = "which does not follow" if relation == relations.DIVERGED else "and there is no commit"
+    what = "which does not follow" if relation == DIVERGED else "and there is no commit"
     message = f"HEAD is {head}, {what} {state.git_sha}, where cycle {state.cycle} was recorded"
     if not force:
         raise Diverged(message, hint=f"go back to it: git checkout {state.git_sha}; or go on from HEAD: git ckpt resume {run} --force")
@@ -377,7 +751,7 @@ def _amount(cost: float | None) -> float:
 
 def _output(said: str, code: int) -> str:
     """Returns what a command printed, with what looks like a secret masked, or at least how it ended."""
-    return trimmed(detector.masked(storable(said))) or f"exit code {code}, without a word"
+    return trimmed(secrets.masked(storable(said))) or f"exit code {code}, without a word"
 
 
 def _mark(name: str) -> str:

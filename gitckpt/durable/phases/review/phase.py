@@ -6,21 +6,15 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 
 from gitckpt.durable.agent.call import Agent, Answer
-from gitckpt.durable.agent.client import Client
-from gitckpt.durable.agent.dialect import words
+from gitckpt.durable.agent.clients import Client, words
 from gitckpt.durable.command.execution import DEADLINE, EXIT, Ending, Patience
-from gitckpt.durable.phases import options, shell
+from gitckpt.durable.phases import command, options
 from gitckpt.durable.phases.agent import patiently, require_there
 from gitckpt.durable.phases.beads import Beads, TrackerFailed
-from gitckpt.durable.phases.review.commits import Commits
-from gitckpt.durable.phases.review.cycle import Review
-from gitckpt.durable.phases.review.finding import OF_FILTER, ReviewFinding, unresolved
-from gitckpt.durable.phases.review.ports import Reply, ReviewOptions
-from gitckpt.durable.phases.review.state import CycleState
-from gitckpt.durable.phases.review.text import cut
-from gitckpt.durable.pipeline.context import Context
-from gitckpt.durable.run.errors import DeadlineReached
-from gitckpt.durable.run.retry import Ended
+from gitckpt.durable.phases.review.cycle import Commits, Reply, Review, ReviewOptions
+from gitckpt.durable.phases.review.state import OF_FILTER, CycleState, ReviewFinding, cut, unresolved
+from gitckpt.durable.pipeline.launch import Context
+from gitckpt.durable.run.attempts import DeadlineReached, Ended
 from gitckpt.model.errors import UsageError
 from gitckpt.model.values import replace
 from gitckpt.store.runs import run_files
@@ -232,7 +226,7 @@ def _shell(context: Context) -> Callable[[str], tuple[int, str]]:
     """Returns what runs the linter and the filters."""
 
     def call(line: str) -> tuple[int, str]:
-        outcome = shell.run(context, line, CHECK_TIMEOUT, show=True)
+        outcome = command.run(context, line, CHECK_TIMEOUT, show=True)
         if outcome.ended_by != EXIT:
             return outcome.code or 1, f"{outcome.tail}\nended: it took more than {CHECK_TIMEOUT:g}s"
         return outcome.code, outcome.tail
@@ -241,7 +235,7 @@ def _shell(context: Context) -> Callable[[str], tuple[int, str]]:
 
 
 def _tracker(context: Context) -> Callable[[str], tuple[Ending, bytes]]:
-    return lambda line: shell.ask(context, line, TRACKER_TIMEOUT, "beads.json")
+    return lambda line: command.ask(context, line, TRACKER_TIMEOUT, "beads.json")
 
 
 def _agent_timeout(said: Callable[[str], str]) -> float:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from gitckpt.durable.phases.review.finding import ReviewFinding, unresolved
-from gitckpt.durable.phases.review.state import CycleState
-from gitckpt.durable.phases.review.text import cut, trimmed
+from gitckpt.durable.phases.review.state import CycleState, ReviewFinding, cut, trimmed, unresolved
 
 _FORMAT = """\
 Report each problem as a block of its own, with an empty line after it:

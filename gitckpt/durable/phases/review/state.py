@@ -6,15 +6,231 @@ leaves out, without which nobody could go on faithfully, is in the table `more`.
 
 from __future__ import annotations
 
+import hashlib
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
-from gitckpt.durable.phases.review.finding import FOUND, STATUSES, ReviewFinding, Verification
-from gitckpt.durable.phases.review.replies import ReviewReport
 from gitckpt.model.errors import InvalidCheckpoint, NewerCheckpoint
-from gitckpt.model.readers.table import TableReader
-from gitckpt.model.values import dataclass, field
+from gitckpt.model.table import TableReader
+from gitckpt.model.values import dataclass, field, replace
+
+# What agents and commands say, as text that a state can hold and a prompt can quote. Pure.
+
+
+CUT = "... [truncated]"
+"""What stands where a text was cut off."""
+
+LONGEST = 100_000
+"""How much of an answer or of an output a state keeps, in characters."""
+
+_SPACE = "\t\n\v\f\r \x85\xa0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a\u2028\u2029\u202f\u205f\u3000"
+"""White space as Unicode has it. Python's own `strip` takes four control characters more, which would change the ids of findings."""
+
+
+def trimmed(text: str) -> str:
+    """Returns a text without white space at its ends."""
+    return text.strip(_SPACE)
+
+
+def cut(text: str, limit: int) -> str:
+    """Returns the beginning of a text that is too long, followed by `CUT`.
+
+    Args:
+        text: the text.
+        limit: how many characters may stay. A character is never split, as it would be where bytes are counted.
+    """
+    return text if len(text) <= limit else text[:limit] + CUT
+
+
+def ending(text: str, limit: int) -> str:
+    """Returns the end of a text that is too long, preceded by `CUT`. Args: as `cut`."""
+    return text if len(text) <= limit else f"{CUT}\n{text[-limit:]}"
+
+
+def storable(text: str) -> str:
+    """Returns a text without what UTF-8 cannot encode: lone surrogates become U+FFFD."""
+    return text if text.isascii() else text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+
+
+def first_line(text: str, limit: int) -> str:
+    """Returns the first line of a text, for a subject or a message.
+
+    Args:
+        text: the text.
+        limit: how many characters of it.
+    """
+    return trimmed(trimmed(storable(text)).replace("\0", "").partition("\n")[0])[:limit]
+
+
+# What a reviewer finds, and what becomes of it over the cycles. Pure.
+
+
+FOUND, FIXED, STILL_PRESENT, REGRESSED = "found", "fixed", "still_present", "regressed"
+STATUSES = (FOUND, FIXED, STILL_PRESENT, REGRESSED)
+
+CRITICAL, MAJOR = "critical", "major"
+
+OF_FILTER = "[filter:"
+"""What the description of what a filter found begins with."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReviewFinding:
+    """Something that is to be changed before the work is approved.
+
+    Attributes:
+        severity: a word of the reviewer's, such as "critical", "major" or "minor".
+        description: what is wrong.
+        cycle: the cycle that it was found in; 0 where it is not known.
+        status: one of `STATUSES`.
+    """
+
+    severity: str
+    description: str
+    cycle: int = 0
+    status: str = FOUND
+
+    @property
+    def id(self) -> str:
+        """Its id, by which it is known again in later cycles."""
+        return finding_id(self.severity, self.description)
+
+
+@dataclass(frozen=True, slots=True)
+class Verification:
+    """What a reviewer says of a finding of an earlier cycle.
+
+    Attributes:
+        finding: its id.
+        status: FIXED, STILL_PRESENT or REGRESSED.
+        comment: the reviewer's.
+    """
+
+    finding: str
+    status: str
+    comment: str = ""
+
+
+def finding_id(severity: str, description: str) -> str:
+    """Returns the id of a finding: `f-` and 12 hex digits, the same for the same words whatever white space surrounds them."""
+    text = f"{severity}:{trimmed(description)}"
+    return f"f-{hashlib.sha256(text.encode('utf-8', 'replace')).hexdigest()[:12]}"
+
+
+def verified(findings: Iterable[ReviewFinding], verifications: Sequence[Verification]) -> tuple[ReviewFinding, ...]:
+    """Returns findings with the status that verifications give them; others keep theirs, and unknown ids count for nothing.
+
+    Args:
+        findings: of all cycles; one that was found more than once changes everywhere.
+        verifications: in the order of the review; the last word about a finding counts.
+    """
+    status = {each.finding: each.status for each in verifications}
+    return tuple(replace(each, status=status.get(each.id, each.status)) for each in findings)
+
+
+def unresolved(findings: Iterable[ReviewFinding]) -> tuple[ReviewFinding, ...]:
+    """Returns the findings that are not fixed, each once, as it was found last, in the order in which they were found first."""
+    last = {each.id: each for each in findings}
+    return tuple(each for each in last.values() if each.status != FIXED)
+
+
+# Reads what a reviewer answers: blocks of ISSUE, VERIFICATION and REPORT, and the word APPROVED. Pure.
+
+
+_ISSUE, _VERIFICATION, _REPORT, _APPROVED = "ISSUE:", "VERIFICATION:", "REPORT:", "APPROVED:"
+_SEVERITY, _DESCRIPTION = "SEVERITY:", "DESCRIPTION:"
+_FIELDS = {"SATISFACTION:": "satisfaction", "RISK:": "risk", "NEEDS_HUMAN_REVIEW:": "needs_human_review", "SUMMARY:": "summary"}
+
+
+@dataclass(frozen=True, slots=True)
+class ReviewReport:
+    """What a reviewer says of the work as a whole.
+
+    Attributes:
+        satisfaction: high, medium or low.
+        risk: high, medium or low.
+        needs_human_review: whether a person should look at it.
+        summary: one line.
+    """
+
+    satisfaction: str = ""
+    risk: str = ""
+    needs_human_review: bool = False
+    summary: str = ""
+
+
+def findings(answer: str) -> tuple[ReviewFinding, ...]:
+    """Returns what an answer finds. One without a severity is major; one without a description counts for nothing."""
+    found = [_finding(block) for block in _blocks(answer, _ISSUE, lambda line: line in ("", _ISSUE))]
+    return tuple(each for each in found if each.description)
+
+
+def verifications(answer: str) -> tuple[Verification, ...]:
+    """Returns what an answer says of earlier findings. A status that is not known means that the finding is still present."""
+    blocks = _blocks(answer, _VERIFICATION, lambda line: line in ("", _VERIFICATION, _ISSUE, _REPORT) or line.startswith(_APPROVED))
+    said = [(_last(block, "FINDING_ID:"), _last(block, "STATUS:").lower(), _last(block, "COMMENT:")) for block in blocks]
+    return tuple(
+        Verification(finding, status if status in (FIXED, REGRESSED) else STILL_PRESENT, comment)
+        for finding, status, comment in said
+        if finding
+    )
+
+
+def report(answer: str) -> ReviewReport | None:
+    """Returns the first report of an answer that has a field; None where there is none."""
+    for block in _blocks(answer, _REPORT, lambda line: bool(line) and not line.startswith(tuple(_FIELDS))):
+        said = {name: _last(block, field) for field, name in _FIELDS.items()}
+        if any(block):
+            needs = said["needs_human_review"].lower() in ("yes", "true")
+            return ReviewReport(said["satisfaction"].lower(), said["risk"].lower(), needs, said["summary"])
+    return None
+
+
+def is_approved(answer: str) -> bool:
+    """Tells whether an answer approves of the work, whatever else it says."""
+    return any(line.startswith(_APPROVED) for line in _lines(answer))
+
+
+def _lines(answer: str) -> list[str]:
+    return [trimmed(line) for line in answer.split("\n")]
+
+
+def _blocks(answer: str, head: str, ends: Callable[[str], bool]) -> Iterator[list[str]]:
+    """Yields the lines that follow each head, up to one that ends the block."""
+    lines = _lines(answer)
+    at = 0
+    while at < len(lines):
+        at += 1
+        if lines[at - 1] != head:
+            continue
+        block = []
+        while at < len(lines) and not ends(lines[at]):
+            block.append(lines[at])
+            at += 1
+        yield block
+
+
+def _last(block: list[str], field: str) -> str:
+    """Returns the value that a block gives to a field last; "" where it gives none."""
+    return next((trimmed(line.removeprefix(field)) for line in reversed(block) if line.startswith(field)), "")
+
+
+def _finding(block: list[str]) -> ReviewFinding:
+    description: list[str] = []
+    continues = False
+    for line in block:
+        if line.startswith(_DESCRIPTION) and not continues:
+            description, continues = [trimmed(line.removeprefix(_DESCRIPTION))], True
+        elif line.startswith((_SEVERITY, _APPROVED)):
+            continues = False
+        elif continues:
+            description.append(line)
+    return ReviewFinding(_last(block, _SEVERITY) or MAJOR, trimmed(" ".join(description)))
+
+
+# How far a coder and a reviewer have come: all that the next step needs, as a value and as the table of a state. Pure.
+
 
 D = TypeVar("D")
 

@@ -1,0 +1,81 @@
+"""`git ckpt allow`."""
+
+from __future__ import annotations
+
+import os
+
+from gitckpt.cli import terminal
+from gitckpt.cli.opening import open_store
+from gitckpt.model.errors import UsageError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Annotated
+
+    import typer
+
+
+def allow(
+    dry_run: Annotated[bool, typer.Option("--dry-run", "-n", help="Only print what is looser.")] = False,
+    forget: Annotated[bool, typer.Option("--forget", help="Forget all that was allowed here; built-in values apply again.")] = False,
+    secret: Annotated[
+        str | None, typer.Option("--secret", metavar="PATH|DIGEST", help="Settle that what looks like a secret there is none.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
+) -> None:
+    """Let gitckpt.toml, as it is here, expire more or capture more than what is built in. Prints what that is.
+
+    A file that comes with a branch may only be stricter by itself. That counts in this clone, until a value changes.
+    With --secret, it settles instead that a file, or one text in whatever file, is no secret, as git ckpt show names them.
+    """
+    if secret is not None:
+        _settle(secret, alone=not (dry_run or forget or as_json))
+        return
+    if forget and (dry_run or as_json):
+        raise UsageError("--forget shows nothing", hint="leave out the other option")
+
+    with open_store() as store:
+        if forget:
+            is_changed = store.disallow()
+            terminal.remark("built-in values apply again where gitckpt.toml is looser" if is_changed else "nothing was allowed here")
+            return
+        found = store.loosened()
+        if found is not None and not found.is_allowed and not dry_run:
+            store.allow(found)
+    values = found.values if found is not None else {}
+    if as_json:
+        listed = [{"key": key, "value": value, "instead": instead} for key, (value, instead) in values.items()]
+        terminal.out_json({"allowed": found is None or found.is_allowed or not dry_run, "loosened": listed})
+        return
+    for key, (value, instead) in values.items():
+        terminal.out(f"{key}: {_difference(value, instead)}")
+    if found is None:
+        terminal.remark("gitckpt.toml is not looser than what is built in: nothing is to be allowed")
+    elif found.is_allowed:
+        terminal.remark("all of it was allowed before")
+    elif dry_run:
+        terminal.remark("built-in values apply until you allow that: git ckpt allow")
+    else:
+        terminal.remark("allowed in this clone until a value changes; to take it back: git ckpt allow --forget")
+
+
+def _difference(value: object, instead: object) -> str:
+    """Return how a value differs from the built-in one, whole: who allows it has to see all."""
+    if not isinstance(value, list) or not isinstance(instead, list):
+        return f"{value}, not {instead}"
+    more = [pattern for pattern in value if pattern not in instead]
+    less = [pattern for pattern in instead if pattern not in value]
+    return "; ".join(f"{word} {', '.join(names)}" for word, names in (("with", more), ("without", less)) if names)
+
+
+def _settle(secret: str, *, alone: bool) -> None:
+    if not alone:
+        raise UsageError("--secret settles that alone", hint="leave out the other option")
+    from gitckpt.store.secrets import is_digest  # no other option needs it
+
+    with open_store() as store:
+        if not is_digest(secret) and not os.path.lexists(os.path.join(store.worktree or "", secret)):
+            hint = "give it relative to the top of the worktree; of a file that is gone, the digest: git ckpt show ID says which"
+            raise UsageError(f"there is no file {secret!r}", hint=hint)
+        is_new = store.settle(secret)
+    terminal.remark(f"{secret} is no suspect any more, on this machine" if is_new else f"{secret} was settled before")

@@ -1,0 +1,305 @@
+"""`git ckpt demo`: in a scratch repository a job is killed, its files are destroyed, and it goes on where it was. All of it is real."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import tempfile
+from collections.abc import Callable
+
+from gitckpt.cli import terminal
+from gitckpt.git.process import Child, environment, run_attached
+from gitckpt.model.arguments import shell_word
+from gitckpt.model.errors import CkptError, UsageError
+
+JOB = """\
+#!/bin/sh
+# A job of two phases, research and build. It asks the repository what is complete, and does the rest.
+set -eu
+
+# The id of the newest checkpoint with a label; nothing where there is none.
+newest() { git ckpt -q list --phase "$1" -n 1 | cut -f 1; }
+
+# Keeps the files as they are now, with the state on standard input, under a label.
+save() { git ckpt -q save --phase "$1" --state - > /dev/null; }
+
+if [ "$(newest research-complete)" ]; then
+    echo "job: research is complete: skipped"
+else
+    echo "job: research"
+    echo "Limits are per user, not per address." > findings.md
+    echo '{"findings": "findings.md", "parts_done": 0}' | save research-complete
+fi
+
+checkpoint=$(newest build-progress)
+state=$(git ckpt show "${checkpoint:-$(newest research-complete)}" --state)
+part=$(echo "$state" | sed -n 's/.*"parts_done": \\([0-9]*\\).*/\\1/p')
+while [ "$part" -lt 3 ]; do
+    part=$((part + 1))
+    echo "limit = $part" > "part_$part.py"
+    echo "job: build, part $part of 3"
+    [ "$part" != 2 ] || sleep "${LONG:-1}"  # think of an agent that works for an hour
+    echo "import part_$part" >> app.py
+    echo '{"findings": "findings.md", "parts_done": '$part'}' | save build-progress
+done
+echo "$state" | sed 's/"parts_done": [0-9]*/"parts_done": 3/' | save build-complete
+echo "job: finished"
+"""
+
+_KILL_AT = "job: build, part 2 of 3"
+_STATE = {"findings": "findings.md", "parts_done": 1}
+_UNFINISHED_FILE = "part_2.py"
+_FINISHED = "import part_1\nimport part_2\nimport part_3\n"
+_ENDED_BY_SIGKILL = -9
+_PACKAGE_DIR = os.path.dirname(os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))))
+
+
+def run_demo(directory: str | None = None) -> bool:
+    """Runs the demo, telling what it does on standard output.
+
+    Args:
+        directory: where to make the scratch repository; by default a new directory for temporary files.
+
+    Returns:
+        Whether everything came back as it was.
+
+    Raises:
+        UsageError: the directory exists already.
+        CkptError: a command failed that should not.
+    """
+    demo = _Demo(_make_scratch(directory))
+    demo.prepare()
+    demo.start_and_kill_job()
+    demo.destroy_files()
+    demo.look()
+    demo.rewrite_history()
+    demo.resume()
+    demo.finish_job()
+    return demo.conclude()
+
+
+def _make_scratch(directory: str | None) -> str:
+    if directory is None:
+        return os.path.realpath(tempfile.mkdtemp(prefix="gitckpt-demo-"))
+    try:
+        os.makedirs(directory)
+    except FileExistsError:
+        raise UsageError(f"{directory} exists already", hint="name a directory that is not there yet") from None
+    except OSError as error:
+        raise CkptError(f"cannot make {directory}: {error.strerror}") from None
+    return os.path.realpath(directory)
+
+
+class _Demo:
+    """One showing.
+
+    Args:
+        scratch: an empty directory.
+    """
+
+    def __init__(self, scratch: str) -> None:
+        self.scratch = scratch
+        self.project = os.path.join(scratch, "project")
+        self.cwd = scratch
+        self.env = _sealed_environment(scratch)
+        self.proofs: list[bool] = []
+        self.files: dict[str, bytes] = {}
+        """What the resumed worktree must hold."""
+
+        self.status: list[str] = []
+        """What `git status` must say there."""
+
+        self.commit = self.research = self.checkpoint = ""
+
+    def prepare(self) -> None:
+        """Makes a repository with history, uncommitted work and checkpoints at every commit."""
+        self.say("A repository with a little history, in which every commit records a checkpoint.")
+        self.enter(self.scratch)
+        self.show("git init --quiet --initial-branch=main project")
+        self.enter(self.project)
+        self.show("git config user.name Demo && git config user.email demo@example.org")
+        self.show("echo '# The app' > app.py && git add app.py && git commit --quiet --message='Begin the app'")
+        self.show("git ckpt init")
+        self.say("A job of two phases that saves a checkpoint after each piece of work, and never does again what is saved:")
+        with open(os.path.join(self.project, "job.sh"), "w", encoding="utf-8") as file:
+            file.write(JOB)
+        self.show("cat job.sh")
+        self.show("git add . && git commit --quiet --message='Add the job'")
+        self.commit = self.ask("git rev-parse HEAD")
+        self.say("Work by hand that is not committed: part of it is staged, part of it is not even tracked.")
+        self.show("echo '# by hand' >> app.py && git add app.py && echo 'ask Ada' > todo.txt")
+
+    def start_and_kill_job(self) -> None:
+        """Runs the job until it is in the middle of its second phase, and kills it with all it started."""
+        self.say("The job runs, in the background, and its second part would take an hour …")
+        command = "LONG=3600 sh job.sh"
+        self.print_command(f"{command} &")
+        job = Child(self.shell(f"exec env {command} 2>&1"), self.env, own_group=True)
+        try:
+            line = b""
+            while line != _KILL_AT.encode():
+                line = job.read_line()
+                if not line:
+                    raise CkptError("the job of the demo ended early", hint=f"look at it: cd {shell_word(self.project)} && sh job.sh")
+                terminal.out(line.decode("utf-8", "replace"))
+        finally:
+            code = job.kill_group()
+        self.say("… but a power cut, or somebody's kill -9, comes in between. Nothing of the job can react to that.")
+        self.print_command(f"kill -KILL -- -{job.pid}")
+        self.prove("the job was killed while it worked", code == _ENDED_BY_SIGKILL)
+        self.files = _files(self.project)
+        lost = self.files.pop(_UNFINISHED_FILE, None)
+        self.status = [line for line in self.ask("git status --short").splitlines() if not line.endswith(f" {_UNFINISHED_FILE}")]
+        self.prove(f"all that is lost is {_UNFINISHED_FILE}, which no checkpoint holds yet", lost is not None)
+
+    def destroy_files(self) -> None:
+        """Does what a careless cleanup does after a crash."""
+        self.say("It gets worse: somebody cleans up, and every file that was not committed is gone.")
+        self.show("git reset --quiet --hard && git clean --quiet --force -d")
+        self.show("ls")
+
+    def look(self) -> None:
+        """Shows what there is to go back to."""
+        self.research = self.newest("research-complete")
+        self.checkpoint = self.newest("build-progress")
+        self.say("What there is to go back to:")
+        self.show("git ckpt list")
+        self.show(f"git ckpt show {self.checkpoint}")
+        self.say("What happened between the two checkpoints of the job, in files and in state:")
+        self.show(f"git ckpt diff {self.research} {self.checkpoint}")
+        self.say("What the newer one holds and this worktree has lost:")
+        self.show(f"git ckpt diff --stat {self.checkpoint}")
+
+    def rewrite_history(self) -> None:
+        """Amends the commit that the checkpoint belongs to, and lets git throw away what nothing holds."""
+        self.say("History is rewritten, and git throws away whatever no ref holds. The checkpoint holds its commit.")
+        self.show("git commit --quiet --amend --message='Add the job, reworded'")
+        self.show("git reflog expire --expire=now --all && git gc --quiet --prune=now")
+        self.prove("HEAD is another commit now", self.ask("git rev-parse HEAD") != self.commit)
+        survivor = self.show_and_ask(f"git cat-file -t {self.commit[:10]}")
+        self.prove("the amended commit is still there", survivor == "commit")
+
+    def resume(self) -> None:
+        """Opens the checkpoint, and compares files and state with what they were."""
+        self.say("Back to the checkpoint, in a worktree of its own, so that nothing here is overwritten:")
+        path = self.show_and_ask(f"git ckpt resume {self.checkpoint}")
+        state = json.loads(self.show_and_ask(f"git ckpt show {self.checkpoint} --state"))
+        self.enter(path)
+        status = self.show_and_ask("git status --short").splitlines()
+        self.prove(f"same files as before the crash ({', '.join(sorted(self.files))})", _files(path) == self.files)
+        self.prove("same status as before the crash: what was staged is staged", status == self.status)
+        self.prove("same state as before the crash", state == _STATE)
+        self.prove("same commit as before the crash", self.ask("git rev-parse HEAD") == self.commit)
+
+    def finish_job(self) -> None:
+        """Runs the job again, where it was resumed."""
+        self.say("The same job again. It goes on at the first piece of work that is not done:")
+        said = self.show_and_ask("sh job.sh 2>&1").splitlines()
+        told = [line for line in said if line.startswith("job: ")]
+        expected = ["research is complete: skipped", "build, part 2 of 3", "build, part 3 of 3", "finished"]
+        self.prove("research and part 1 were not done again", told == [f"job: {line}" for line in expected])
+        self.prove("the work is whole", _files(self.cwd).get("app.py", b"").endswith(_FINISHED.encode()))
+        self.show("git ckpt list")
+
+    def conclude(self) -> bool:
+        """Tells how it went and where the repository is, and returns whether every proof held."""
+        good = all(self.proofs)
+        self.say(
+            "Killed, its files deleted, its commit amended away: the job finished all the same, and no work by hand was lost."
+            if good
+            else "NOT everything came back as it was: see the lines that begin with FAILED."
+        )
+        terminal.out(f"The scratch repository is {self.project}")
+        terminal.out(f"Delete it when you have seen it: {shell_word(self.scratch)}")
+        return good
+
+    def say(self, text: str) -> None:
+        """Explains what comes next."""
+        terminal.out()
+        terminal.out(text)
+
+    def print_command(self, text: str) -> None:
+        """Prints a command as the reader could type it."""
+        terminal.out(terminal.heading(f"$ {text}"))
+        sys.stdout.flush()
+
+    def enter(self, path: str) -> None:
+        """Goes to a directory."""
+        self.print_command(f"cd {shell_word(os.path.relpath(path, self.cwd) if self.cwd != path else path)}")
+        self.cwd = path
+
+    def show(self, text: str) -> None:
+        """Prints a command and runs it."""
+        self.print_command(text)
+        self.require(text, run_attached(self.shell(text), self.env))
+
+    def show_and_ask(self, text: str) -> str:
+        """Prints a command, runs it, prints what it says, and returns what it wrote to standard output."""
+        self.print_command(text)
+        return self.ask(text, terminal.out)
+
+    def ask(self, text: str, echo: Callable[[str], None] = lambda _: None) -> str:
+        """Runs a command and returns what it wrote to standard output; gives its remarks and that to `echo`."""
+        done = Child(self.shell(text), self.env).communicate()
+        for said in (done.err, done.out):
+            if said:
+                for line in said.decode("utf-8", "replace").removesuffix("\n").split("\n"):
+                    echo(line)
+        self.require(text, done.code)
+        return os.fsdecode(done.out).removesuffix("\n")
+
+    def newest(self, label: str) -> str:
+        """Returns the short id of the newest checkpoint with a phase label."""
+        return self.ask(f"git ckpt list --phase {label} -n 1 | cut -c 1-8")
+
+    def require(self, text: str, code: int) -> None:
+        """Raises `CkptError` where a command failed."""
+        if code != 0:
+            raise CkptError(f"a command of the demo failed with exit code {code}: {text}", hint=f"look at it: cd {shell_word(self.cwd)}")
+
+    def prove(self, what: str, holds: bool) -> None:
+        """Prints whether something is as it should be, and remembers it."""
+        self.proofs.append(holds)
+        terminal.out(f"  {'ok' if holds else 'FAILED'}: {what}")
+
+    def shell(self, text: str) -> list[str]:
+        """Returns the call that runs a command line in the current directory of the demo (a spawned process has none of its own)."""
+        return ["sh", "-c", 'cd "$1" && eval "$2"', "sh", self.cwd, text]
+
+
+def _sealed_environment(scratch: str) -> dict[str, str]:
+    """Returns an environment in which nobody's git configuration counts, and `git ckpt` is this very program."""
+    inner = os.path.join(scratch, "environment")
+    os.makedirs(os.path.join(inner, "bin"))
+    program = os.path.join(inner, "bin", "git-ckpt")
+    with open(program, "w", encoding="utf-8", opener=lambda path, flags: os.open(path, flags, 0o755)) as file:
+        file.write(f'#!/bin/sh\nexec {shell_word(sys.executable)} -m gitckpt "$@"\n')
+    with open(os.path.join(inner, "gitconfig"), "w", encoding="utf-8") as file:
+        file.write("[gc]\n\tauto = 0\n[advice]\n\tdetachedHead = false\n")
+    env = {name: value for name, value in environment().items() if not name.startswith("GIT_") or name == "GIT_EXEC_PATH"}
+    env.pop("GITCKPT_SKIP", None)
+    return env | {
+        "PATH": os.path.join(inner, "bin") + os.pathsep + env.get("PATH", os.defpath),
+        "PYTHONPATH": os.pathsep.join(filter(None, [_PACKAGE_DIR, env.get("PYTHONPATH")])),
+        "XDG_CONFIG_HOME": inner,
+        "GIT_CONFIG_GLOBAL": os.path.join(inner, "gitconfig"),
+        "GIT_CONFIG_NOSYSTEM": "1",
+        "GIT_TEMPLATE_DIR": "",
+        "GIT_PAGER": "cat",
+        "GIT_TERMINAL_PROMPT": "0",
+    }
+
+
+def _files(top: str) -> dict[str, bytes]:
+    """Returns the content of each file below a worktree's top, but for git's and gitckpt's own directories."""
+    found = {}
+    for parent, directories, names in os.walk(top):
+        if parent == top:
+            directories[:] = [name for name in directories if name not in (".git", ".ckpt")]
+        for name in names:
+            path = os.path.join(parent, name)
+            if name != ".git":
+                with open(path, "rb") as file:
+                    found[os.path.relpath(path, top)] = file.read()
+    return found

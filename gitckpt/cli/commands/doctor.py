@@ -1,0 +1,64 @@
+"""`git ckpt doctor`."""
+
+from __future__ import annotations
+
+from gitckpt import __version__
+from gitckpt.cli import terminal
+from gitckpt.cli.opening import open_store
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from typing import Annotated
+
+    import typer
+
+
+_LABEL = 14
+
+
+def doctor(
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
+) -> int:
+    """Look at the installation: git, hooks, settings, locks, and refs that are no checkpoints. Changes nothing.
+
+    Exits with 1 where something is wrong.
+    """
+    with open_store() as store, terminal.Waiting("looking at the installation"):
+        diagnosis = store.examine()
+    findings, facts = diagnosis.findings, dict(diagnosis.facts)
+    if as_json:
+        keys = ("code", "object", "sentence", "cure")
+        report = {"gitckpt": __version__, **facts, "findings": [{key: getattr(one, key) for key in keys} for one in findings]}
+        terminal.out_json(report)
+    else:
+        facts = _for_people(facts)
+        for name, value in {"gitckpt": __version__, **facts}.items():
+            label = f"{name.replace('_', ' ')}:"
+            terminal.out(f"{label:<{_LABEL}} {value}")
+        for finding in findings:
+            terminal.out(terminal.heading(finding.code), f": {finding.object}: {finding.sentence}")
+            if finding.cure:
+                terminal.out(f"    cure: {finding.cure}")
+        if not findings:
+            terminal.out("nothing is wrong")
+    return 1 if findings else 0
+
+
+def _for_people(facts: Mapping[str, str | int | None]) -> dict[str, str | int | None]:
+    """Returns the facts with those in words that take several keys, and without those that say nothing."""
+    said = dict(facts)
+    foreign, files, size, started, ended = (
+        said.pop(name) for name in ("foreign_refs", "leftover_files", "leftover_bytes", "maintenance_started", "maintenance_ended")
+    )
+    outcome = said.pop("maintenance_outcome")
+    said["maintenance"] = outcome
+    if started is not None:
+        said["maintenance"] = f"{started}, {outcome}" + (f" at {ended}" if ended is not None else "")
+    if foreign:
+        whose = "ref below refs/checkpoints belongs" if foreign == 1 else "refs below refs/checkpoints belong"
+        said["foreign_refs"] = f"{foreign} {whose} to another tool"
+    if files:
+        whose = "file of a process that was killed" if files == 1 else "files of processes that were killed"
+        said["leftovers"] = f"{files} {whose}, {terminal.size(int(size or 0))}, which git ckpt expire deletes"
+    return said

@@ -1,0 +1,153 @@
+"""`git ckpt remove`."""
+
+from __future__ import annotations
+
+from gitckpt.cli import terminal
+from gitckpt.cli.opening import open_store
+from gitckpt.git.files import mounts
+from gitckpt.model.errors import CkptError, NotFoundError, UsageError
+from gitckpt.model.ids import SHORT, is_run_id
+from gitckpt.store.records.entry import Query
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Collection, Sequence
+    from typing import Annotated
+
+    import typer
+
+    from gitckpt.store.store import Store
+
+
+def remove(
+    ids: Annotated[
+        list[str] | None, typer.Argument(metavar="ID…", help="Checkpoints: ids, prefixes, revs or latest. Or runs: ids, prefixes.")
+    ] = None,
+    rewritten: Annotated[bool, typer.Option("--rewritten", help="Those of commits that git filter-repo has rewritten.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Remove without asking.")] = False,
+) -> None:
+    """Remove checkpoints by name, in the middle of a run too; or runs as a whole. Their objects are git's to collect.
+
+    A run goes with its worktree, and stays where that holds what no checkpoint does, or somebody drives it.
+    What another worktree made or started goes only after a question, or with --force.
+    """
+    if bool(ids) == rewritten:
+        wrong = "--rewritten says itself which checkpoints go" if ids else "ID is missing"
+        raise UsageError(wrong, hint="see: git ckpt remove --help")
+    with open_store() as store:
+        runs, found = _rewritten(store, force=force) if rewritten else _meant(store, ids or [])
+        if not (force or rewritten):
+            _require_consent(store, [*runs, *found])
+        of_runs = {entry.id for run in runs for entry in store.list(Query(run=run))}
+        stay: list[CkptError] = []
+        try:
+            for run in runs:
+                try:
+                    store.remove_run(run)
+                except CkptError as error:
+                    stay.append(error)  # the others go all the same
+                else:
+                    terminal.out(run)
+            if found:
+                store.remove(found)
+        except KeyboardInterrupt:
+            terminal.warn("interrupted; what has begun to go goes with the next removal: git ckpt list shows what has not")
+            raise
+        for checkpoint_id in found:
+            terminal.out(checkpoint_id)
+        tell_what_stays(store, of_runs | set(found))
+        for each in stay[:-1]:
+            terminal.fail(each)
+        if stay:
+            raise stay[-1]
+
+
+def _require_consent(store: Store, names: Sequence[str]) -> None:
+    """Ask the person at the terminal whether what other worktrees made may go.
+
+    Raises:
+        UsageError: nobody can be asked, or the answer is no; nothing was removed.
+    """
+    elsewhere = store.made_elsewhere(names)
+    if not elsewhere:
+        return
+    lines = [f"{_short(name)} was made in {place}" for name, place in elsewhere.items()]
+    if terminal.may_ask():
+        answer = terminal.ask("Remove it? [y/N] ", told=lines) or ""
+        if answer.lower() in ("y", "yes"):
+            return
+    more = f" (and {len(lines) - 1} more of other worktrees)" if len(lines) > 1 else ""
+    words = " ".join(_short(name).partition(" ")[2] for name in names)
+    hint = f"to remove it all the same: git ckpt remove --force {words}"
+    raise UsageError(f"{lines[0]}{more}; nothing was removed", hint=hint)
+
+
+def _short(name: str) -> str:
+    return f"run {name}" if is_run_id(name) else f"checkpoint {name[:SHORT]}"
+
+
+def _rewritten(store: Store, *, force: bool) -> tuple[list[str], list[str]]:
+    """Ask, and return the runs and checkpoints to remove.
+
+    A run whose checkpoints all go is removed as a whole.
+
+    Raises:
+        UsageError: nobody is there to be asked, and `force` is not given.
+    """
+    entries = store.rewritten()
+    if not entries:
+        terminal.remark("no checkpoint is of a commit that git filter-repo has rewritten")
+        return [], []
+    lines = [f"{entry.id}  {entry.git_sha[:SHORT]}  {entry.run or entry.label}" for entry in entries]
+    if not force:
+        count = terminal.count(len(entries), "checkpoint")
+        if not terminal.may_ask():
+            for line in lines:
+                terminal.remark(line)
+            raise UsageError(f"{count} would go, and nobody is here to be asked", hint="git ckpt remove --rewritten --force")
+        said = terminal.ask(f"Remove {count}? [y/N] ", told=lines)
+        if said is None or said.lower() not in ("y", "yes"):
+            return [], []
+    gone = {entry.id for entry in entries}
+    named = {entry.run for entry in entries if entry.run is not None}
+    runs = {run for run in named if gone.issuperset(entry.id for entry in store.list(Query(run=run)))}
+    return _in_order(store, runs), [entry.id for entry in entries if entry.run not in runs]
+
+
+def tell_what_stays(store: Store, removed: Collection[str]) -> None:
+    """Names the worktrees that were made from checkpoints, with the command that removes them: no work is removed unasked.
+
+    Args:
+        removed: the ids of checkpoints that were to be removed; those that are there all the same do not count.
+    """
+    for path, checkpoint_id in store.worktrees_made_from(removed).items():
+        if _is_gone(store, checkpoint_id):
+            terminal.remark(f"the worktree made from {checkpoint_id[:SHORT]} stays; to remove that: {mounts.way_to_remove(path)}")
+
+
+def _is_gone(store: Store, checkpoint_id: str) -> bool:
+    try:
+        store.raw(checkpoint_id)
+    except NotFoundError:
+        return True
+    except CkptError:
+        return False  # its ref is there
+    return False
+
+
+def _meant(store: Store, texts: list[str]) -> tuple[list[str], list[str]]:
+    """Returns the runs and the checkpoints that a person means: before anything goes, as nothing shall where one of them is not there."""
+    runs: set[str] = set()
+    found: dict[str, None] = {}
+    for text in texts:
+        run = store.run_named(text)
+        if run is not None:
+            runs.add(run)
+        else:
+            found[store.find(text)] = None
+    return _in_order(store, runs), list(found)
+
+
+def _in_order(store: Store, runs: Collection[str]) -> list[str]:
+    """Sort runs, the youngest first: a younger run may refer to an older one."""
+    return [each.run for each in sorted(store.runs(), key=lambda each: -each.started) if each.run in runs] if runs else []

@@ -1,0 +1,223 @@
+"""`git ckpt restore`, `git ckpt undo` and `git ckpt redo`."""
+
+from __future__ import annotations
+
+import os
+
+from gitckpt.cli import terminal
+from gitckpt.cli.opening import open_store
+from gitckpt.model import ids, times
+from gitckpt.model.errors import UsageError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from typing import Annotated, Any
+
+    import typer
+
+    from gitckpt.store.restore.restorer import Position, Restored
+    from gitckpt.store.restore.undo import UndoStep
+    from gitckpt.store.store import Store
+
+
+_COLUMNS = ("STEP", "ID", "AGE", "COMMIT", "BRANCH", "MESSAGE")
+
+
+def restore(
+    id_and_paths: Annotated[
+        list[str], typer.Argument(metavar="ID [-- PATH…]", help="Checkpoint, run, rev, or latest; then what to restrict it to.")
+    ],
+    index: Annotated[
+        bool,
+        typer.Option("--index", help="With paths: restore their entries in the index, too."),
+    ] = False,
+    trust: Annotated[
+        bool,
+        typer.Option(
+            "--trust",
+            help="Restore a checkpoint whose document a fetch has replaced.",
+        ),
+    ] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only print what would be done.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
+) -> None:
+    """Put the files of a checkpoint into this worktree.
+
+    What is here now is recorded first, in a safety checkpoint: git ckpt undo brings it back.
+    Only what differs is touched: files, what is staged, and a merge or rebase in progress; with paths,
+    these files alone. HEAD stays. Ignored files stay.
+    """
+    warn = _Warnings()
+    with open_store(to_capture=True) as store:
+        checkpoint = store.read(store.find(id_and_paths[0]))
+        paths = [_from_top(store, path) for path in id_and_paths[1:]] or None
+        with terminal.Waiting("restoring files"):
+            done = store.restore(
+                checkpoint,
+                paths,
+                index=index,
+                dry_run=dry_run,
+                announce=warn,
+                trust=trust,
+            )
+        _print(done, warn, "undo", dry_run=dry_run, as_json=as_json)
+
+
+def undo(
+    list_: Annotated[bool, typer.Option("--list", help="Only list the steps back, and those forward.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only print what would be done.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
+) -> None:
+    """Take back the newest restore in this worktree; given again, the one before it, up to the first.
+
+    What is here now is recorded first, with all that was edited since: git ckpt redo brings it back, until the next restore.
+    """
+    if list_ and dry_run:
+        raise UsageError("--list changes nothing, so --dry-run says nothing", hint="leave one of them out")
+    warn = _Warnings()
+    with open_store(to_capture=not list_) as store:
+        if not list_:
+            with terminal.Waiting("restoring files"):
+                done = store.undo(dry_run=dry_run, announce=warn)
+            _print(done, warn, "redo", dry_run=dry_run, as_json=as_json)
+            return
+        steps, cut_off = store.undo_steps(), store.is_cut_off()
+    if as_json:
+        sides = {kind: [_step_as_json(step) for step in steps if step.kind == kind] for kind in ("undo", "redo")}
+        terminal.out_json({**sides, "cut_off": cut_off})
+    else:
+        _print_steps(steps)
+        if cut_off:
+            terminal.warn("the newest step was cut off, and some files may be of either side: take it back, or forward again")
+
+
+def redo(
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only print what would be done.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
+) -> None:
+    """Bring back what was here before the newest undo; given again, what was here before the one that preceded it.
+
+    What is here now is recorded first: git ckpt undo brings it back. A new restore drops what redo could bring back.
+    """
+    warn = _Warnings()
+    with open_store(to_capture=True) as store:
+        with terminal.Waiting("restoring files"):
+            done = store.redo(dry_run=dry_run, announce=warn)
+        _print(done, warn, "undo", dry_run=dry_run, as_json=as_json)
+
+
+def _from_top(store: Store, path: str) -> bytes:
+    """Returns a path relative to the top; links that lead to the top are followed, those inside of it are paths of their own."""
+    if not path:  # git refuses it as well: a variable that is not set is not all files
+        raise UsageError("a path is empty", hint="name . for all files from here on; leave paths out to restore all, with what is staged")
+    if store.worktree is None:
+        return os.fsencode(path)
+    top = os.path.realpath(store.worktree)
+    *parts, last = os.path.normpath(os.path.join(os.path.realpath(os.getcwd()), path)).split(os.sep)
+    for number in range(1, len(parts) + 1):
+        if os.path.realpath(os.sep.join(parts[:number]) or os.sep) == top:
+            return os.fsencode(os.sep.join([*parts[number:], last]))
+    if os.path.realpath(os.sep.join([*parts, last])) == top:
+        return b"."
+    raise UsageError(f"{path} is outside of the worktree {store.worktree}", hint="name paths inside of it")
+
+
+class _Warnings:
+    """Prints sentences as warnings, each of them once."""
+
+    def __init__(self) -> None:
+        self._printed: set[str] = set()
+
+    def __call__(self, sentences: Sequence[str]) -> None:
+        for sentence in sentences:
+            if sentence not in self._printed:
+                terminal.warn(sentence)
+        self._printed.update(sentences)
+
+
+def _print(done: Restored, warn: _Warnings, way_back: str, *, dry_run: bool, as_json: bool) -> None:
+    """Print what was done, and what was not told before it.
+
+    Args:
+        done: what became of a restore.
+        warn: has printed what was told before.
+        way_back: the command that takes it back.
+        dry_run: whether nothing was changed.
+        as_json: whether a program reads it.
+    """
+    if as_json:
+        terminal.out_json(_as_json(done))
+    else:
+        for change in done.changes:
+            terminal.out(f"{change.kind:6}  {os.fsdecode(change.path)}")
+    if dry_run:
+        warn(done.apart)
+    warn(done.remarks)
+    if dry_run:
+        terminal.remark("nothing was changed")
+    elif done.safety is None:
+        if not (done.changes or done.unfiltered or done.kept):
+            terminal.remark("nothing to do: the worktree has these files")
+    else:
+        direction = "back" if way_back == "undo" else "forward again"
+        terminal.remark(f"what was here is in checkpoint {done.safety[: ids.SHORT]}; to go {direction}: git ckpt {way_back}")
+    if done.kept:
+        from gitckpt.store.restore.restorer import kept_failure
+
+        error = kept_failure(done.kept)
+        if not (dry_run or done.unfiltered):
+            raise error
+        terminal.warn(error.message)
+    if done.unfiltered:
+        from gitckpt.git.contents.unfiltered import failure
+
+        raise failure(done.unfiltered, f"git ckpt restore {done.checkpoint[: ids.SHORT]}")
+
+
+def _as_json(done: Restored) -> dict[str, Any]:
+    return {
+        "checkpoint": done.checkpoint,
+        "changes": [{"kind": change.kind, "path": os.fsdecode(change.path)} for change in done.changes],
+        "safety": done.safety,
+        "head": _position_as_json(done.head),
+        "source": _position_as_json(done.source),
+        "apart": list(done.apart),
+        "remarks": list(done.remarks),
+        "unfiltered": [os.fsdecode(path) for path in done.unfiltered],
+        "kept": [os.fsdecode(path) for path in sorted(done.kept)],
+    }
+
+
+def _position_as_json(position: Position) -> dict[str, Any]:
+    return {"commit": position.commit, "branch": position.branch, "operation": position.operation}
+
+
+def _print_steps(steps: Sequence[UndoStep]) -> None:
+    """Prints the steps in the order of time, the newest first: what `redo` brings back, then what `undo` does."""
+    if not steps:
+        terminal.remark("nothing was restored in this worktree")
+        return
+    now = times.now()
+    sides = [[step for step in steps if step.kind == kind] for kind in ("redo", "undo")]
+    numbered = [(f"{step.kind} {number}", step.checkpoint) for side in sides for number, step in enumerate(side, 1)]
+    ahead = len(sides[0])
+    for_person = terminal.is_terminal()
+    rows = []
+    for name, entry in [*reversed(numbered[:ahead]), *numbered[ahead:]]:
+        if for_person:
+            cells = [entry.id[: ids.SHORT], times.age_text(max(now - entry.time, 0)), entry.git_sha[: ids.SHORT]]
+        else:
+            cells = [entry.id, entry.timestamp, entry.git_sha or "-"]
+        rest = [cell or ("" if for_person else "-") for cell in (entry.branch, entry.message)]
+        rows.append([name, *cells, *rest])
+    if for_person:
+        terminal.table(_COLUMNS, rows)
+    else:
+        for row in rows:
+            terminal.out_row(row)
+
+
+def _step_as_json(step: UndoStep) -> dict[str, Any]:
+    entry = step.checkpoint
+    return {"id": entry.id, "timestamp": entry.timestamp, "git_sha": entry.git_sha, "branch": entry.branch, "message": entry.message}

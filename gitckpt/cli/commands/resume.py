@@ -1,0 +1,346 @@
+"""`git ckpt resume`."""
+
+from __future__ import annotations
+
+import os
+
+from gitckpt.cli import terminal
+from gitckpt.cli.opening import open_store
+from gitckpt.model import ids, times
+from gitckpt.model.arguments import shell_word
+from gitckpt.model.errors import AmbiguousError, CkptError, NotFoundError, UsageError
+from gitckpt.model.runstate import COMPLETE, DRIVEN, rewinding_to
+from gitckpt.model.values import replace
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from typing import Annotated
+
+    import typer
+
+    from gitckpt.durable.driver.driver import Resumption
+    from gitckpt.model.checkpoint import Checkpoint
+    from gitckpt.store.store import Store
+
+
+def resume(
+    id_: Annotated[
+        str | None,
+        typer.Argument(metavar="[ID]", help="Checkpoint, run, rev, or latest; by default the unfinished run started in this worktree."),
+    ] = None,
+    no_run: Annotated[bool, typer.Option("--no-run", help="Only open the worktree.")] = False,
+    into: Annotated[str | None, typer.Option("--into", metavar="DIR", help="Make the worktree in DIR.")] = None,
+    from_: Annotated[str | None, typer.Option("--from", metavar="PHASE", help="Do this phase again, and all after it.")] = None,
+    fork: Annotated[bool, typer.Option("--fork", help="Go on in a new run; the old one stays as it is.")] = False,
+    rewind: Annotated[
+        bool, typer.Option("--rewind", help="Go back to an older checkpoint of the run; what is newer is saved first.")
+    ] = False,
+    accept_changes: Annotated[
+        bool, typer.Option("--accept-changes", help="Go on though the pipeline, or what it was started with, has changed.")
+    ] = False,
+    autonomy: Annotated[
+        str | None, typer.Option("--autonomy", metavar="MODE", help="From now on pause as checkpoint, batch or fully_autonomous say.")
+    ] = None,
+    timeout: Annotated[str | None, typer.Option("--timeout", metavar="AGE", help="Give the whole run so much time from now on.")] = None,
+    trust: Annotated[
+        bool, typer.Option("--trust", help="Take a run of somebody else's for one of ours, as it stands; what decides is shown.")
+    ] = False,
+    take_over: Annotated[
+        bool,
+        typer.Option("--take-over", help="Go on with a run that is stalled: its driver can write nothing more, and its command is ended."),
+    ] = False,
+    force: Annotated[
+        bool, typer.Option("--force", help="Go on though HEAD has diverged from the recorded work of a review; once.")
+    ] = False,
+    inputs: Annotated[
+        list[str] | None, typer.Option("--input", "-i", metavar="NAME=VALUE", help="From now on, another input; may be given again.")
+    ] = None,
+) -> int:
+    """Go on with a run at its first phase that is not complete; or open a worktree with the files of a checkpoint, and print its path.
+
+    A worktree that is there already is left as it stands, with all that is unsaved in it.
+    To go there: cd "$(git ckpt resume --no-run ID)".
+    """
+    path = os.path.abspath(into) if into else None
+    how: Resumption = {"directory": path, "phase": from_, "accept_changes": accept_changes, "trust": trust, "holder": "git ckpt resume"}
+    how["take_over"] = take_over
+    how["inputs"] = _inputs([*(inputs or []), *(["force=yes"] if force else [])])
+    if autonomy is not None:
+        from gitckpt.durable.pipeline import definition
+
+        how["autonomy"] = definition.autonomy(autonomy)
+    if timeout is not None:
+        how["timeout"] = times.parse_age(timeout)
+    with open_store() as store:
+        checkpoint = store.read(store.find(id_)) if id_ is not None else _meant(store, no_run=no_run)
+        _require_sense(checkpoint, fork=fork, rewind=rewind, again=from_ is not None, no_run=no_run)
+        if checkpoint.run is not None and (id_ is None or checkpoint.run.startswith(id_)):
+            checkpoint = store.newest(checkpoint.run)  # a hook of a driver that was killed may still have been at work
+        elif not (no_run or fork or rewind):
+            _require_newest(store, checkpoint)
+        if fork or rewind or (checkpoint.run is not None and not no_run):
+            _require_ours(store, checkpoint, trusted=trust, fork=fork)
+        if fork:
+            from gitckpt.durable.run.run import Run
+
+            checkpoint = Run.begin_fork(store, checkpoint, trust=trust)
+            terminal.remark(f"run {checkpoint.run} goes on from {str(checkpoint.forked_from)[: ids.SHORT]}")
+        pipeline = checkpoint.pipeline
+        if no_run or checkpoint.run is None or (pipeline is None or pipeline.name is None):
+            if take_over and checkpoint.run is not None:
+                store.take_over(checkpoint.run, holder="git ckpt resume --take-over")
+            if rewind or from_ is not None:
+                _take_back(store, checkpoint, path, rewind=rewind, phase=from_)
+            else:
+                _open(store, checkpoint, path, catches_up=not no_run)
+            return 0
+        from gitckpt.cli import driver
+        from gitckpt.durable.driver.pipelines import Pipelines
+
+        run = checkpoint.run
+        if rewind:
+            how["rewind"] = checkpoint
+        return driver.drive(lambda person: Pipelines(store, person).resume(run, **how))
+
+
+def _inputs(words: list[str]) -> dict[str, str]:
+    """Returns inputs by name."""
+    if not words:
+        return {}
+    from gitckpt.cli import driver
+
+    return driver.inputs(words)
+
+
+def _meant(store: Store, *, no_run: bool) -> Checkpoint:
+    """Return what `resume` without an id goes on with, and say what that starts.
+
+    It is the unfinished run that was started in this worktree, or has it: one of a pipeline, or
+    else one of a program or a person. Without any, it is the newest checkpoint of this worktree.
+
+    Args:
+        no_run: whether only its worktree is opened, so that nothing starts.
+
+    Raises:
+        AmbiguousError: several could be meant, and nobody can be asked; or only those of others.
+        CkptError: the person at the terminal says no.
+    """
+    here = [run for run in store.unfinished_runs() if store.is_ours(run.newest)]
+    newest = [store.newest(run.run) for run in here]
+    found = [each for each in newest if _has_pipeline(each)]
+    found = found or [each for each in newest if not _has_pipeline(each)]
+    if not found:
+        return _driven_here(store) or _latest(store)
+    if len(found) > 1:
+        return _chosen(store, found)
+    (one,) = found
+    line, agents = _account(store, one)
+    if no_run:
+        return one
+    if line:
+        terminal.remark(f"resuming {line}")
+    if agents and terminal.may_ask():
+        answer = terminal.ask("Go on? [y/N] ") or ""
+        if answer.lower() not in ("y", "yes"):
+            hint = f"to resume it: git ckpt resume {one.run}"
+            raise CkptError(f"run {one.run} was not resumed", hint=hint)
+    return one
+
+
+def _has_pipeline(checkpoint: Checkpoint) -> bool:
+    """Tell whether a pipeline drives a run."""
+    return checkpoint.pipeline is not None and checkpoint.pipeline.name is not None
+
+
+def _account(store: Store, newest: Checkpoint) -> tuple[str, list[str]]:
+    """Return in one line what resuming a run starts, and the agents that it calls."""
+    from gitckpt.durable.driver.pipelines import outlook
+
+    if not _has_pipeline(newest):
+        return f"{newest.run} ({newest.label}): opens its worktree", []
+    step, agents = outlook(store, newest)
+    calls = f" (calls {', '.join(agents)})" if agents else ""
+    return f"{newest.run} at {step}{calls}" if step else "", agents
+
+
+def _chosen(store: Store, found: Sequence[Checkpoint]) -> Checkpoint:
+    """Return the run that the person at the terminal chooses. Errors: as `_meant`."""
+    lines = [_account(store, each)[0] or str(each.run) for each in found]
+    if not terminal.may_ask():
+        what = f"{len(found)} runs could be meant"
+        raise AmbiguousError(what, lines, hint="name one: git ckpt resume RUN")
+    numbered = (f"  {number}  {line}" for number, line in enumerate(lines, 1))
+    told = ["several runs could be meant:", *numbered]
+    said = terminal.ask(f"Which one? [1-{len(found)}, or nothing for none] ", told=told) or ""
+    if not said.isascii() or not said.isdigit() or not 1 <= int(said) <= len(found):
+        raise CkptError("no run was resumed", hint="name one: git ckpt resume RUN")
+    return found[int(said) - 1]
+
+
+def _driven_here(store: Store) -> Checkpoint | None:
+    """Return the newest checkpoint of a run from here that somebody drives, or None."""
+    driven = (run for run in store.runs() if run.status in DRIVEN)
+    driven = (run for run in driven if not store.made_elsewhere([run.run]))
+    return next((store.newest(run.run) for run in driven if store.is_ours(run.newest)), None)
+
+
+def _latest(store: Store) -> Checkpoint:
+    """Return the newest checkpoint of this worktree, where no other has a run to resume.
+
+    Errors: as `_meant`.
+    """
+    from gitckpt.store.records import finder
+    from gitckpt.store.runs.summary import RESUMABLE
+
+    others = []
+    for run in store.runs():
+        if run.status not in RESUMABLE:
+            continue
+        newest = store.newest(run.run)
+        if not store.is_ours(newest):
+            terminal.remark(f"passed over, as it was not written in this repository: {run.run}")
+        elif _has_pipeline(newest):
+            others.append(_account(store, newest)[0] or run.run)
+    if others:
+        what = "no unfinished run was started in this worktree; in others"
+        hint = "name one: git ckpt resume RUN; for the newest checkpoint here: git ckpt resume latest"
+        raise AmbiguousError(what, others, hint=hint)
+    try:
+        return store.read(store.find(finder.LATEST))
+    except NotFoundError:
+        complete = (run.run for run in store.runs() if run.status == COMPLETE)
+        run_id = next((run for run in complete if not store.made_elsewhere([run])), None)
+        if run_id is None:
+            raise
+        return store.newest(run_id)  # what follows says that it is complete
+
+
+def _require_ours(store: Store, checkpoint: Checkpoint, *, trusted: bool, fork: bool) -> None:
+    """Raises `Untrusted` where what is to be gone on from was not written here; if it is trusted, shows what decides, and adopts the run.
+
+    A fork starts a run of ours: the old one stays what it is.
+    """
+    wanted = [checkpoint] if fork or checkpoint.run is None else [store.newest(checkpoint.run), checkpoint]
+    if all(store.is_ours(each) for each in wanted):
+        return
+    from gitckpt.durable.driver.pipelines import Pipelines
+
+    def show(what: str, lines: Sequence[str]) -> None:
+        terminal.remark(f"adopts {what}, which was not written in this repository")
+        for line in lines:
+            terminal.remark(f"  {line}")
+
+    Pipelines(store).require_ours(wanted, trust=trusted, show=show, adopt=not fork)
+
+
+def _require_sense(checkpoint: Checkpoint, *, fork: bool, rewind: bool, again: bool, no_run: bool) -> None:
+    """Raises `UsageError` where the options and the checkpoint do not go together."""
+    if again and no_run:
+        raise UsageError("--no-run and --from exclude each other", hint="--no-run only opens the worktree")
+    if again and checkpoint.run is None and not fork:
+        message = f"checkpoint {checkpoint.id} belongs to no run, and has no phase to do again"
+        raise UsageError(message, hint=f"open it: git ckpt resume {checkpoint.id}")
+    if fork and rewind:
+        raise UsageError("--fork and --rewind exclude each other", hint="--fork leaves the run as it is, --rewind takes it back")
+    if rewind and checkpoint.run is None:
+        raise UsageError(f"checkpoint {checkpoint.id} belongs to no run", hint=f"open it: git ckpt resume {checkpoint.id}")
+
+
+def _require_newest(store: Store, checkpoint: Checkpoint) -> None:
+    """Raises `UsageError` for an older checkpoint of a run."""
+    if checkpoint.run is None:
+        return
+    newest = store.newest(checkpoint.run)
+    if newest.id != checkpoint.id:
+        short = checkpoint.id[: ids.SHORT]
+        raise UsageError(
+            f"checkpoint {short} is not the newest of run {checkpoint.run}",
+            hint=f"take the run back: git ckpt resume {short} --rewind; go on in another run: --fork; only look at its files: --no-run",
+        )
+
+
+def _open(store: Store, checkpoint: Checkpoint, directory: str | None, *, catches_up: bool) -> None:
+    """Opens the worktree, and prints its path.
+
+    Args:
+        catches_up: whether one that is behind its run, with which others have gone on, is brought to where that is.
+    """
+    opened = store.resume(checkpoint, directory)
+    is_brought = opened.behind is not None and catches_up
+    if is_brought:
+        from gitckpt.durable.run.run import Run
+
+        with Run.resume(store, str(checkpoint.run), adapter="plumbing", holder="git ckpt resume", again=True, directory=directory) as run:
+            run.pause()
+        more = [each for each in run.remarks if each not in opened.remarks]
+        opened = replace(opened, remarks=(*opened.remarks, *more), behind=None)
+    what = f"the worktree of {checkpoint.id[: ids.SHORT]} ({checkpoint.label})"
+    terminal.remark(f"made {what}" if opened.made else f"{what} was there already{'' if is_brought else ', and is as it was left'}")
+    for remark in opened.remarks:
+        terminal.warn(remark)
+    if opened.behind is not None:
+        is_complete = store.history(str(checkpoint.run)).summary.status == COMPLETE  # then there is nothing to go on with
+        there = f"{checkpoint.id} --rewind" if is_complete else checkpoint.run
+        terminal.warn(f"others have gone on with its run since; to have what they made, too: git ckpt resume {there}")
+    target = None if opened.made else _cut_off(store, checkpoint)
+    if target is not None:
+        then = f"to have what was there before: git ckpt resume {checkpoint.id} --rewind"
+        terminal.warn(f"going back to {target[: ids.SHORT]} was cut off half-way; to do it: git ckpt resume {target} --rewind; {then}")
+    terminal.out_path(opened.path)
+    if checkpoint.imported is not None and checkpoint.pipeline is None:
+        way = f"git ckpt step next --run {checkpoint.run}" if "loop_state" in checkpoint.state else "whoever does it knows how"
+        terminal.remark(f"nothing drives what {checkpoint.imported.path} tells of; to go on: {way}")
+    if checkpoint.state:
+        terminal.remark(f"its state: git ckpt show {checkpoint.id[: ids.SHORT]} --state")
+    if opened.unfiltered:
+        from gitckpt.git.contents.unfiltered import failure
+
+        raise failure(opened.unfiltered, f"git ckpt resume {checkpoint.id[: ids.SHORT]}")
+
+
+def _cut_off(store: Store, checkpoint: Checkpoint) -> str | None:
+    """Returns the checkpoint that a run was being taken back to when that was cut off; None where it was not, or somebody is at it."""
+    target = rewinding_to(checkpoint) if checkpoint.run is not None else None
+    if target is None:
+        return None
+    history = store.history(str(checkpoint.run))
+    is_left = history.newest.id == checkpoint.id and history.summary.status not in DRIVEN
+    return target if is_left else None
+
+
+def _take_back(store: Store, checkpoint: Checkpoint, directory: str | None, *, rewind: bool, phase: str | None) -> None:
+    """Takes a run that no pipeline drives back, and prints the path of its worktree.
+
+    Args:
+        checkpoint: of the run.
+        directory: where its worktree is made, if it is not there.
+        rewind: whether files, state and phases go back to that checkpoint.
+        phase: the phase that its program shall do again; None for none.
+    """
+    from gitckpt.durable.run.run import Run
+
+    if phase is not None and "loop_state" in checkpoint.state and not _has_phases(checkpoint):
+        hint = f"a step is done again after: git ckpt step reset {shell_word(phase)} --run {checkpoint.run}"
+        raise UsageError(f"run {checkpoint.run} has steps, and no phase {phase!r}", hint=hint)
+    holder = f"git ckpt resume --{'rewind' if rewind else 'from'}"
+    with Run.resume(store, str(checkpoint.run), adapter="plumbing", holder=holder, again=True, directory=directory) as run:
+        run.pause()
+        for remark in run.remarks:
+            terminal.warn(remark)
+        if rewind:
+            run.rewind(checkpoint)
+        if phase is not None:
+            run.redo(phase, record=True)
+    if rewind:
+        terminal.remark(f"run {run.id} is back at {checkpoint.id[: ids.SHORT]} ({checkpoint.label})")
+    if phase is not None:
+        complete = ", ".join(run.completed) or "none"
+        terminal.remark(f"phase {phase!r} of run {run.id} is to be done again, with what was completed after it; complete: {complete}")
+        if checkpoint.attempt is not None:  # else people do it, or whoever calls `git ckpt save`
+            terminal.remark("its program does it when it goes on: Run.resume(store, RUN)")
+    terminal.out_path(run.path)
+
+
+def _has_phases(checkpoint: Checkpoint) -> bool:
+    return checkpoint.pipeline is not None and bool(checkpoint.pipeline.completed)

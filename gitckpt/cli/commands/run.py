@@ -1,0 +1,102 @@
+"""`git ckpt run`."""
+
+from __future__ import annotations
+
+import os
+
+from gitckpt.cli import terminal
+from gitckpt.cli.opening import open_store
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Annotated
+
+    import typer
+
+    from gitckpt.durable.driver.driver import Wishes
+    from gitckpt.durable.driver.pipelines import Preview
+
+
+PLAN_PIPELINE = "plan-to-pr"
+
+
+def run(
+    pipeline: Annotated[str, typer.Argument(metavar="PIPELINE|PLAN.md", help="A pipeline of gitckpt.toml, a preset, or a plan.")],
+    inputs: Annotated[
+        list[str] | None, typer.Option("--input", "-i", metavar="NAME=VALUE", help="An input of the pipeline; may be given again.")
+    ] = None,
+    base: Annotated[str, typer.Option("--base", metavar="REV", help="What the run's worktree begins with.")] = "HEAD",
+    autonomy: Annotated[
+        str | None, typer.Option("--autonomy", metavar="MODE", help="When it pauses: checkpoint, batch or fully_autonomous.")
+    ] = None,
+    timeout: Annotated[str | None, typer.Option("--timeout", metavar="AGE", help="How long the whole run may take.")] = None,
+    key: Annotated[
+        str | None, typer.Option("--key", metavar="TEXT", help="Your own name for the run: where one has it, that one is gone on with.")
+    ] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", "-n", help="Only print what would be done.")] = False,
+    print_: Annotated[bool, typer.Option("--print", help="Only print the preset, to be copied into gitckpt.toml.")] = False,
+) -> int:
+    """Run the phases of a pipeline in a worktree of the run's own, with a checkpoint after each. Prints the id of the run.
+
+    Kill it anywhere: git ckpt resume ID goes on at the first phase that is not complete.
+    """
+    if print_:
+        from gitckpt.durable.driver.pipelines import Pipelines
+
+        terminal.out_document(Pipelines.preset(pipeline).encode())
+        return 0
+    from gitckpt.cli import driver
+    from gitckpt.durable.driver.pipelines import Pipelines
+    from gitckpt.durable.pipeline import definition as pipelines
+    from gitckpt.model import times
+
+    said = driver.inputs(inputs or [])
+    mode = pipelines.autonomy(autonomy) if autonomy is not None else None
+    limit = times.parse_age(timeout) if timeout is not None else None
+    name, about = pipeline, pipeline
+    if pipeline.endswith(".md") or (os.path.isfile(pipeline) and os.sep in pipeline):
+        from gitckpt.durable.phases.options import slug
+
+        name, about, said = PLAN_PIPELINE, slug(pipeline), {"plan": pipeline, **said}
+    elif pipeline == PLAN_PIPELINE and said.get("plan"):
+        from gitckpt.durable.phases.options import slug
+
+        about = slug(said["plan"])
+    with open_store() as store:
+        if dry_run:
+            _print_plan(Pipelines(store).preview(name, said), mode)
+            return 0
+        how: Wishes = {"autonomy": mode, "timeout": limit, "holder": f"git ckpt run {terminal.harmless(pipeline)}"}
+        return driver.drive(lambda person: Pipelines(store, person).run(name, said, about=about, base=base, key=key, **how))
+
+
+def _print_plan(plan: Preview, mode: str | None) -> None:
+    """Prints what a run would do, phase by phase."""
+    from gitckpt.durable.pipeline.file import redefinition
+    from gitckpt.model import times
+
+    definition, given, skips = plan.definition, plan.given, plan.skipped
+    redefined = redefinition(definition)
+    if redefined is not None:
+        terminal.warn(redefined)
+    source = definition.source
+    terminal.out(f"pipeline {definition.name}, {mode or definition.autonomy}, from {source}")
+    for name, value in given.inputs.items():
+        terminal.out(f"input {name} = {value}")
+    for number, phase in enumerate(definition.phases, 1):
+        terminal.out(f"{number}. {phase.name}")
+        if phase.name in skips:
+            terminal.out(f"   skipped: {skips[phase.name]}")
+            continue
+        for line in (phase.run or f"(gitckpt itself: {phase.use})").strip("\n").split("\n"):
+            terminal.out(f"   | {line}".rstrip())
+        said = {
+            "timeout": times.length_text(phase.timeout) if phase.timeout else "",
+            "idle timeout": times.length_text(phase.idle_timeout) if phase.idle_timeout else "",
+            "retries": str(phase.retries.attempts or ""),
+            "autosave": times.length_text(phase.autosave) if phase.run and phase.autosave else "",
+            "group": phase.group or "",
+        }
+        notes = ", ".join(f"{key} {value}" for key, value in said.items() if value)
+        if notes:
+            terminal.out(f"   {notes}")

@@ -1,0 +1,283 @@
+"""`git ckpt runs` and `git ckpt status`."""
+
+from __future__ import annotations
+
+from gitckpt.cli import options, terminal
+from gitckpt.cli.opening import open_store
+from gitckpt.model import runstate, times
+from gitckpt.model.arguments import shell_word
+from gitckpt.model.errors import InvalidCheckpoint, NotFoundError, UsageError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Annotated, Any
+
+    import typer
+
+    from gitckpt.durable.progress import Gauge
+    from gitckpt.store.runs.summary import Event, History, RunInfo
+    from gitckpt.store.store import Store
+
+
+_INTERVAL = 1.0
+_BAR = 20
+_BRIEF = 100
+_COLUMNS = ("RUN", "STATUS", "PHASE", "AGE", "BRANCH", "WORKTREE")
+
+
+def runs(
+    status: Annotated[
+        str | None, typer.Option("--status", metavar="S", help=f"Only with this status: {', '.join(runstate.STATUSES)}.")
+    ] = None,
+    number: Annotated[int | None, typer.Option("-n", metavar="N", parser=options.count, help="At most so many, the newest.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
+) -> None:
+    """List runs, the one with the newest checkpoint first. Piped, each line has tab-separated columns."""
+    if status is not None and status not in runstate.STATUSES:
+        raise UsageError(f"{status!r} is not a status of runs", hint=f"it is one of {', '.join(runstate.STATUSES)}")
+    with open_store() as store:
+        found = [each for each in store.runs() if status is None or each.status == status][:number]
+        now = times.now()
+    if as_json:
+        terminal.out_json({"runs": [_as_json(each) for each in found]})
+        return
+    if not found:
+        terminal.remark(
+            "no runs yet; to start one: git ckpt run PIPELINE, or git ckpt start NAME" if status is None else "no run is like that"
+        )
+        return
+    if not terminal.is_terminal():
+        for each in found:
+            cells = (each.run, each.status, each.label, times.to_text(each.time), each.branch, each.path)
+            terminal.out_row(cells)
+        return
+    rows = [
+        (each.run, each.status, each.label, times.age_text(max(now - each.time, 0)), each.branch or "", terminal.near(each.path))
+        for each in found
+    ]
+    terminal.table(_COLUMNS, rows)
+
+
+def status(
+    run: Annotated[
+        str | None, typer.Argument(metavar="[RUN]", help="By default the run whose worktree this is, or the newest started here.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
+    watch: Annotated[bool, typer.Option("--watch", "-w", help="Show it again and again, until nobody drives the run.")] = False,
+) -> None:
+    """Show what has become of a run: its phases with attempts, times and errors, who drives it, and what to do next."""
+    if watch and (as_json or not terminal.is_terminal()):
+        raise UsageError("--watch is for people at a terminal", hint="leave it out, and ask again: git ckpt status --json")
+    with open_store() as store:
+        name = _meant(store, run)
+        if watch:
+            _watch(store, name)
+            return
+        history = store.history(name)
+        advice = _advice(store, history)
+        now = times.now()
+    if as_json:
+        terminal.out_json(_history_as_json(history, advice))
+        return
+    for line in _lines(history, advice, now):
+        terminal.out(line)
+    for line in history.unwritten:
+        terminal.warn(line)
+
+
+def _watch(store: Store, run: str) -> None:
+    """Shows a run in place until nobody drives it any more, or somebody has seen enough."""
+    import time
+
+    shown = 0
+    while True:
+        history = store.history(run)
+        shown = terminal.replace_lines(shown, _lines(history, _advice(store, history), times.now()))
+        if history.summary.status not in runstate.DRIVEN:
+            return
+        time.sleep(_INTERVAL)
+
+
+def _lines(history: History, advice: str | None, now: int) -> list[str]:
+    """Returns what is shown of a run."""
+    lines = [f"{label:8} {value}" for label, value in _facts(history, now)]
+    if history.events:
+        lines += ["", *_event_lines(history)]
+    return [*lines, "", f"next     {advice}"] if advice else lines
+
+
+def _advice(store: Store, history: History) -> str | None:
+    """Return the command that goes on with a run, as it works for this one; None where there is nothing to do."""
+    advice = _next_command(history)
+    try:
+        is_ours = store.is_ours(history.newest)
+    except InvalidCheckpoint:  # the head of the run is damaged
+        return "git ckpt verify --repair"
+    is_trusted = is_ours or advice is None or not advice.startswith("git ckpt resume ")
+    return advice if is_trusted else f"{advice} --trust"
+
+
+def _next_command(history: History) -> str | None:
+    """Returns what to do next with a run; None where there is nothing to do."""
+    summary, name = history.summary, history.summary.run
+    phase = next((event.phase for event in history.events if event.is_current), "")
+    if summary.status == runstate.COMPLETE:
+        return None
+    if summary.status == runstate.RUNNING:
+        return f"git ckpt cancel {name}"
+    if summary.status == runstate.STALLED:
+        return f"git ckpt resume {name} --take-over"
+    target = runstate.rewinding_to(history.newest)
+    if target is not None:
+        return f"git ckpt resume {target} --rewind"
+    if history.pipeline.name is None and isinstance(history.newest.state.get("loop_state"), dict):
+        return _next_of_steps(history)
+    if summary.status == runstate.BLOCKED and history.pipeline.name is not None:
+        return f"git ckpt resume {name} --from {shell_word(phase)}"
+    if history.pipeline.name is None and summary.status not in (runstate.FAILED, runstate.BLOCKED, runstate.CRASHED, runstate.PAUSED):
+        return f"git ckpt finish {name}"
+    return f"git ckpt resume {name}"
+
+
+def _next_of_steps(history: History) -> str:
+    """Returns what to do next with a run of steps: what blocks it is settled by a reset."""
+    name, loop = history.summary.run, history.newest.state["loop_state"]
+    if history.summary.status == runstate.BLOCKED:
+        return f"git ckpt step reset {shell_word(str(loop.get('current_step')))} --run {name} --notes TEXT"
+    if loop.get("current_step") == "COMPLETE":
+        return f"git ckpt finish {name}"
+    return f"git ckpt step next --run {name}"
+
+
+def _facts(history: History, now: int) -> list[tuple[str, str]]:
+    """Returns what is known of a run beside its phases, a label and a value each; what is not known is left out."""
+    from gitckpt.durable import progress
+
+    summary, pipeline = history.summary, history.pipeline
+    age = "" if summary.status == runstate.RUNNING else f", {times.age_text(max(now - summary.time, times.MICRO))} ago"
+    autonomy = f", {pipeline.autonomy}" if pipeline.autonomy else ""
+    branch = f" on {summary.branch}" if summary.branch else ""
+    facts = [
+        ("run", summary.run),
+        ("status", summary.status + age),
+        ("pipeline", f"{pipeline.name}{autonomy}" if pipeline.name is not None else ""),
+        *(("input", f"{name} = {_brief(value)}") for name, value in pipeline.inputs.items() if value),
+        ("progress", f"{len(pipeline.completed)} of {len(pipeline.phases)} phases complete" if pipeline.phases else ""),
+        *((gauge.name, f"{_bar(gauge)}{gauge.text}") for gauge in progress.gauges(history.newest.state, history.newest.progress)),
+        ("deadline", pipeline.deadline or ""),
+        ("worktree", summary.path + branch if summary.path else ""),
+        ("driver" if summary.status in runstate.DRIVEN else "left by", summary.lease.sentence() if summary.lease is not None else ""),
+    ]
+    return [(label, value) for label, value in facts if value]
+
+
+def _brief(value: str) -> str:
+    """Returns the beginning of an input: a task may be a whole page."""
+    line = value.strip().partition("\n")[0]
+    return value if value == line and len(line) <= _BRIEF else f"{line[:_BRIEF]}…"
+
+
+def _bar(gauge: Gauge) -> str:
+    """Returns a bar for an amount, on a terminal."""
+    if gauge.share is None or not terminal.is_terminal():
+        return ""
+    full = round(gauge.share * _BAR)
+    return f"[{'#' * full}{'.' * (_BAR - full)}] "
+
+
+def _event_lines(history: History) -> list[str]:
+    lines = []
+    width = max(len(terminal.harmless(event.phase)) for event in history.events)
+    for event in history.events:
+        mark = ">" if event.is_current else " "
+        took = f"{event.seconds:.1f}s" if event.seconds is not None else ""
+        tries = f"{event.attempts} attempts" if event.attempts > 1 else ""
+        saves = f"{event.saves} {'save' if event.saves == 1 else 'saves'}" if event.saves else ""
+        notes = "  ".join(filter(None, [took, tries, saves]))
+        lines.append(f"{mark} {terminal.harmless(event.phase):{width}}  {event.status:8}  {notes}".rstrip())
+        if event.status not in ("complete", "skipped"):
+            lines += [f"      {error}" for error in event.errors]
+    return lines
+
+
+def _meant(store: Store, text: str | None) -> str:
+    """Returns the run that a person means.
+
+    By default it is the one that has this worktree, else the newest that was started in it, else
+    the newest of ours.
+    """
+    if text is not None:
+        return store.find_run(text)
+    if store.run is not None:
+        return store.run
+    runs = store.runs()
+    ours = [each for each in runs if store.is_ours(each.newest)]
+    here = (each for each in ours if not store.made_elsewhere([each.run]))
+    newest = next(here, ours[0] if ours else None)
+    if newest is None and runs:
+        raise NotFoundError("every run was written elsewhere, and fetched", hint="name one of those that are there: git ckpt runs")
+    if newest is None:
+        raise NotFoundError("there are no runs yet", hint="start one: git ckpt run PIPELINE, or git ckpt start NAME")
+    return newest.run
+
+
+def _as_json(summary: RunInfo) -> dict[str, Any]:
+    lease = summary.lease
+    return {
+        "run": summary.run,
+        "status": summary.status,
+        "label": summary.label,
+        "started": times.to_text(summary.started),
+        "newest": {"id": summary.newest, "timestamp": times.to_text(summary.time)},
+        "branch": summary.branch,
+        "worktree": summary.path,
+        "lease": None
+        if lease is None
+        else {
+            "holder": lease.holder,
+            "host": lease.host,
+            "pid": lease.pid,
+            "acquired": lease.acquired,
+            "renewed": lease.renewed,
+            "expires": lease.expires,
+            "token": lease.token,
+        },
+    }
+
+
+def _history_as_json(history: History, advice: str | None) -> dict[str, Any]:
+    from gitckpt.durable import progress
+
+    pipeline = history.pipeline
+    return {
+        **_as_json(history.summary),
+        "pipeline": {
+            "name": pipeline.name,
+            "autonomy": pipeline.autonomy,
+            "deadline": pipeline.deadline,
+            "inputs": dict(pipeline.inputs),
+            "phases": list(pipeline.phases),
+        },
+        "phases": [_event_as_json(event) for event in history.events],
+        "gauges": [
+            {"name": gauge.name, "text": gauge.text, "done": gauge.done, "total": gauge.total}
+            for gauge in progress.gauges(history.newest.state, history.newest.progress)
+        ],
+        "unwritten": history.unwritten,
+        "next": advice,
+    }
+
+
+def _event_as_json(event: Event) -> dict[str, Any]:
+    return {
+        "phase": event.phase,
+        "status": event.status,
+        "attempts": event.attempts,
+        "started": event.started,
+        "ended": event.ended,
+        "seconds": event.seconds,
+        "saves": event.saves,
+        "errors": list(event.errors),
+        "exit_code": event.exit_code,
+        "checkpoint": event.checkpoint,
+    }

@@ -1,0 +1,198 @@
+"""`git ckpt show`."""
+
+from __future__ import annotations
+
+import os
+
+from gitckpt.cli import terminal
+from gitckpt.cli.opening import open_store
+from gitckpt.model import ids
+from gitckpt.model.arguments import first_of, shell_word
+from gitckpt.model.document import KEYS
+from gitckpt.model.errors import CkptError, UsageError, WorktreeError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from typing import Annotated
+
+    import typer
+
+    from gitckpt.model.checkpoint import Checkpoint
+    from gitckpt.store.restore.restorer import Extras
+    from gitckpt.store.store import Store
+
+
+_LABEL = 12
+_KINDS = {"null": "null", "bytes": "bytes, in base64", "integer": "an integer"}
+
+
+def show(
+    id_: Annotated[str, typer.Argument(metavar="[ID]", help="Checkpoint, run, rev, or latest, which is the default.")] = "latest",
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
+    raw: Annotated[bool, typer.Option("--raw", help="Print the stored document, byte for byte.")] = False,
+    state: Annotated[bool, typer.Option("--state", help="Print the state alone, as JSON.")] = False,
+) -> None:
+    """Show one checkpoint; the newest unless told otherwise."""
+    if as_json + raw + state > 1:
+        raise UsageError("--json, --raw and --state exclude each other")
+    with open_store() as store:
+        checkpoint_id = store.find(id_)
+        if raw:
+            terminal.out_document(store.raw(checkpoint_id))
+            return
+        checkpoint = store.read(checkpoint_id)
+        if as_json or state:
+            from gitckpt.model import jsonable
+
+            document = jsonable.state(checkpoint) if state else jsonable.document(checkpoint)
+            terminal.out_json(document)
+            return
+        _print(store, checkpoint)
+
+
+def _print(store: Store, checkpoint: Checkpoint) -> None:
+    from gitckpt.model import toml
+
+    for name, value in _facts(checkpoint):
+        _print_line(name, value)
+    for error in checkpoint.errors:
+        _print_line("error", error)
+    _print_files(store, checkpoint)
+    _print_attempt(store, checkpoint)
+    if checkpoint.state:
+        terminal.out()
+        terminal.out(terminal.heading("state:"))
+        types: dict[str, str] = {}
+        text = toml.dump_state(dict(checkpoint.state), types).removeprefix("[state]\n")
+        for line in text.strip("\n").split("\n"):
+            terminal.out(f"    {line}".rstrip())
+        for pointer, kind in types.items():
+            terminal.out(f"    # {pointer} is {_KINDS[kind]}")
+
+
+def _print_line(name: str, value: str) -> None:
+    terminal.out(terminal.heading(f"{name}:"), f"{' ' * (_LABEL - len(name))}{value}")
+
+
+def _facts(checkpoint: Checkpoint) -> list[tuple[str, str]]:
+    worded = {
+        "run": f"{checkpoint.run} #{checkpoint.sequence}" if checkpoint.run else None,
+        "git_sha": checkpoint.git_sha or "none yet",
+        "branch": checkpoint.branch or "detached",
+        "progress": _progress(checkpoint),
+        "attempt": _attempt(checkpoint),
+    }
+    facts = [(key.shown, worded.get(key.name, getattr(checkpoint, key.attribute))) for key in KEYS if key.shown]
+    return [(name, ", ".join(value) if isinstance(value, tuple) else str(value)) for name, value in facts if value]
+
+
+def _attempt(checkpoint: Checkpoint) -> str | None:
+    attempt = checkpoint.attempt
+    if attempt is None:
+        return None
+    parts = [f"{attempt.number} at {attempt.phase}"]
+    if attempt.exit_code is not None:
+        parts.append(f"exit code {attempt.exit_code}" if attempt.exit_code >= 0 else f"signal {-attempt.exit_code}")
+    if attempt.seconds is not None:
+        parts.append(f"{attempt.seconds:.1f} s")
+    if attempt.retry_at is not None:
+        parts.append(f"next one at {attempt.retry_at}")
+    return ", ".join(parts)
+
+
+def _print_attempt(store: Store, checkpoint: Checkpoint) -> None:
+    """Prints the files that the run keeps beside its worktree, and the end of what the phase printed."""
+    try:
+        names, with_masks = store.beside(checkpoint), store.masked(checkpoint)
+    except CkptError:
+        names, with_masks = [], []  # as was said of its files
+    for name in names:
+        place = f"refs/ckpt/trees/{checkpoint.id}:run/{name}"
+        masked = ", with what looked like a secret masked" if name in with_masks else ""
+        terminal.out(f"    beside it: {name}{masked} (git cat-file blob {shell_word(place)})")
+    output = checkpoint.attempt.output if checkpoint.attempt else None
+    if output:
+        terminal.out()
+        terminal.out(terminal.heading("output:"))
+        for line in output.rstrip("\n").split("\n"):
+            terminal.out(f"    {line}".rstrip())
+
+
+def _progress(checkpoint: Checkpoint) -> str | None:
+    progress = checkpoint.progress
+    if progress is None:
+        return None
+    parts = []
+    if progress.current_phase is not None:
+        parts.append(f"phase {progress.current_phase}" + (f" of {progress.total_phases}" if progress.total_phases is not None else ""))
+    if progress.tasks_completed is not None:
+        parts.append(f"{progress.tasks_completed}" + (f" of {progress.tasks_total}" if progress.tasks_total is not None else "") + " tasks")
+    if progress.current_task:
+        parts.append(progress.current_task)
+    return ", ".join(parts)
+
+
+def _print_files(store: Store, checkpoint: Checkpoint) -> None:
+    files = checkpoint.worktree
+    if files is None:
+        _print_line("files", "not captured: the commit stands for them")
+        return
+    for one in files.submodules:
+        where = f"at {one.git_sha[:10]}" if one.git_sha else "on an unborn branch"
+        what = "with uncommitted changes" if one.dirty else "as committed"
+        _print_line("submodule", f"{one.path} {where}, {what}; git -C {shell_word(one.path)} ckpt show {one.checkpoint[: ids.SHORT]}")
+    is_whole = True
+    if files.degraded and files.tree is None:
+        _print_line("files", f"not captured: {files.degraded}; the commit stands for them")
+    elif not files.dirty:
+        _print_line("files", "as committed")
+    else:
+        under_way = f", {files.operation} in progress" if files.operation else ""
+        _print_line("files", f"differ from the commit{under_way}")
+        is_whole = _print_stat(store, checkpoint)
+    extras = _extras(store, checkpoint) if is_whole else None  # nobody may list what is below it else: it may be without end
+    if extras is not None and extras.raw:
+        terminal.out(f"    byte for byte, as git would write them otherwise: {first_of(_readable(extras.raw))}")
+    for path in files.converted:
+        terminal.out(f"    comes back as git writes it: {path}")
+    if extras is not None and extras.directories:
+        terminal.out(f"    directories without files: {first_of([f'{name}/' for name in _readable(extras.directories)])}")
+    if extras is not None and extras.modes:
+        modes = [f"{os.fsdecode(path)} ({mode:03o})" for path, mode in sorted(extras.modes.items())]
+        terminal.out(f"    narrow modes: {first_of(modes)}")
+    for suspect in files.suspects:
+        terminal.out(f"    looks like a secret: {suspect.path}:{suspect.line} ({suspect.rule}, {suspect.digest})")
+    for entry in files.omitted:
+        terminal.out(f"    not captured: {entry.path}: {entry.reason}")
+
+
+def _print_stat(store: Store, checkpoint: Checkpoint) -> bool:
+    """Prints which files differ; where they cannot be compared it is said why, and False returned."""
+    try:
+        stat = store.diff_commit(checkpoint, options=["--stat=100", "--no-ext-diff", "--no-relative"]).decode("utf-8", "replace")
+    except WorktreeError as error:
+        is_whole = checkpoint.tree is not None and checkpoint.git_sha in error.message
+        what = "the files of the checkpoint come back without it" if is_whole else "git ckpt resume cannot bring them back"
+        terminal.warn(f"{error.message}: {what}")
+        return False
+    except CkptError as error:  # git ends at what is damaged, and says what that is
+        terminal.warn(f"{error.message}: see what else is damaged, and what can be mended: git ckpt verify --contents")
+        return False
+    for line in stat.rstrip("\n").split("\n"):
+        terminal.out(f"    {line}")
+    return True
+
+
+def _extras(store: Store, checkpoint: Checkpoint) -> Extras | None:
+    """Returns what the snapshot has besides files; where it cannot be read it is said why."""
+    try:
+        return store.extras(checkpoint)
+    except CkptError as error:
+        left = "files kept byte for byte, directories and modes are not listed"
+        terminal.warn(f"{error.message}: {left}; see what is wrong: git ckpt verify")
+        return None
+
+
+def _readable(paths: Sequence[bytes]) -> list[str]:
+    return [os.fsdecode(path) for path in paths]

@@ -1,0 +1,358 @@
+"""`git ckpt step`: what agents and scripts report of their work, and where it goes on."""
+
+from __future__ import annotations
+
+import contextlib
+
+from gitckpt.cli import options, terminal
+from gitckpt.cli.opening import open_store
+from gitckpt.model.arguments import shell_word
+from gitckpt.model.errors import CkptError, UsageError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+    from typing import Annotated, Any
+
+    import typer
+
+    from gitckpt.durable.steps.graph import Graph
+    from gitckpt.durable.steps.journal import Reported, StepEvent
+    from gitckpt.durable.steps.machine import StepPosition
+    from gitckpt.durable.steps.report import StepReport
+    from gitckpt.durable.steps.steps import Steps
+    from gitckpt.model.checkpoint import Checkpoint, Progress
+
+
+_REPORTS = ("start", "progress", "pass", "fail", "block", "skip", "reset")
+_SHOW, _NEXT = "show", "next"
+_COMMAND = "git ckpt step "
+_COLUMNS = ("", "STEP", "STATUS", "AGENT", "PROGRESS", "UPDATED", "NOTES")
+_HISTORY = ("#", "TIME", "STEP", "STATUS", "AGENT", "COMMIT", "PROGRESS", "NOTES")
+
+
+def step(
+    action: Annotated[str, typer.Argument(metavar="ACTION", help="start, progress, pass, fail, block, skip, reset; show, next.")],
+    name: Annotated[str | None, typer.Argument(metavar="[STEP]", help="The step that is reported, such as EXECUTE.")] = None,
+    run: Annotated[
+        str | None, typer.Option("--run", metavar="RUN", help="The run; by default $CKPT_RUN, or the one of the worktree.")
+    ] = None,
+    track: Annotated[
+        str | None, typer.Option("--track", metavar="NAME", help="The open run about NAME; it is started where there is none.")
+    ] = None,
+    graph: Annotated[
+        str | None, typer.Option("--graph", metavar="NAME", help="Of a new run: its steps, [steps.NAME] in gitckpt.toml.")
+    ] = None,
+    agent: Annotated[str | None, typer.Option("--agent", metavar="WHO", help="Who does the step.")] = None,
+    notes: Annotated[str | None, typer.Option("--notes", "-m", metavar="TEXT", help="What happened; needed by fail and block.")] = None,
+    task: Annotated[str | None, typer.Option("--task", metavar="ID", help="The task it is at: 2.3, or words.")] = None,
+    task_status: Annotated[
+        str | None, typer.Option("--task-status", metavar="S", help="What became of that task: PASSED, FAILED, BLOCKED, SKIPPED.")
+    ] = None,
+    worker: Annotated[str | None, typer.Option("--worker", metavar="WHO", help="Who is at that task, where several are at work.")] = None,
+    tasks_completed: Annotated[
+        int | None, typer.Option("--tasks-completed", metavar="N", parser=options.count, help="How many tasks are done.")
+    ] = None,
+    tasks_total: Annotated[int | None, typer.Option("--tasks-total", metavar="N", parser=options.count, help="Of so many.")] = None,
+    current_phase: Annotated[
+        int | None, typer.Option("--current-phase", metavar="N", parser=options.count, help="Which part of the step it is at.")
+    ] = None,
+    total_phases: Annotated[int | None, typer.Option("--total-phases", metavar="N", parser=options.count, help="Of so many.")] = None,
+    output: Annotated[list[str] | None, typer.Option("--output", metavar="FILE", help="A file that was made; may be given again.")] = None,
+    verdict: Annotated[str | None, typer.Option("--verdict", metavar="PASS|FAIL", help="What a step that judges has found.")] = None,
+    commit: Annotated[str | None, typer.Option("--commit", metavar="REV", help="A commit that was made.")] = None,
+    set_: Annotated[
+        list[str] | None, typer.Option("--set", metavar="KEY=JSON", help="One more key of the step's record; may be given again.")
+    ] = None,
+    files: Annotated[bool, typer.Option("--files", help="Capture the files, too.")] = False,
+    id_: Annotated[
+        str | None, typer.Option("--id", metavar="UUID", help="Of the checkpoint: a call that is made again records nothing twice.")
+    ] = None,
+    force: Annotated[bool, typer.Option("--force", help="Record it though the run is at another step, or blocked.")] = False,
+    plan: Annotated[str | None, typer.Option("--plan", metavar="FILE", help="With next: the plan whose tasks are done.")] = None,
+    resume_from: Annotated[str | None, typer.Option("--resume-from", metavar="ID", help="With next: the task to go on with.")] = None,
+    history: Annotated[bool, typer.Option("--history", help="With show: everything that was ever reported.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
+) -> None:
+    """Report of a step, for agents and scripts that gitckpt did not start: each call is one checkpoint of the run. Prints its id.
+
+    show prints all steps, next where the run goes on: the step, and behind a tab the first open task of the plan.
+    """
+    told: dict[str, object] = {
+        "--graph": graph,
+        "--agent": agent,
+        "--notes": notes,
+        "--task": task,
+        "--task-status": task_status,
+        "--worker": worker,
+        "--tasks-completed": tasks_completed,
+        "--tasks-total": tasks_total,
+        "--current-phase": current_phase,
+        "--total-phases": total_phases,
+        "--output": output or None,
+        "--verdict": verdict,
+        "--commit": commit,
+        "--set": set_ or None,
+        "--files": files or None,
+        "--id": id_,
+        "--force": force or None,
+    }
+    _require_fitting(action, name, told, {"--plan": plan, "--resume-from": resume_from}, history=history)
+    if run is not None and track is not None:
+        raise UsageError("--run and --track exclude each other", hint="name the run by one of them")
+    place = _Place(run, track)
+    with place.advising(), open_store(to_capture=files) as store:
+        from gitckpt.durable.steps.steps import Steps
+
+        steps = Steps(store, run=run, track=track)
+        if action == _SHOW:
+            _show(steps, history=history, as_json=as_json)
+            return
+        if action == _NEXT:
+            _next(steps, place, plan, resume_from, as_json=as_json)
+            return
+        from gitckpt.durable.steps.report import StepReport
+
+        said = StepReport(
+            action=action,
+            step=str(name),
+            agent=agent,
+            notes=notes,
+            task=task,
+            task_status=task_status,
+            worker=worker,
+            tasks_completed=tasks_completed,
+            tasks_total=tasks_total,
+            current_phase=current_phase,
+            total_phases=total_phases,
+            outputs=tuple(output or ()),
+            verdict=verdict,
+            commit=commit,
+            values=_values(set_ or []),
+            force=force,
+        )
+        _tell(steps.report(said, graph=graph, files=files, checkpoint_id=id_), said, place, as_json=as_json)
+
+
+class _Place:
+    """Which run a person has named. A command that he is advised names it as well: elsewhere than in its worktree it would be refused."""
+
+    def __init__(self, run: str | None, track: str | None) -> None:
+        self._word = f"--track {shell_word(track)} " if track is not None else f"--run {shell_word(run)} " if run is not None else ""
+
+    def advice(self, text: str) -> str:
+        """Returns what is advised, with the run in each command that reports of a step."""
+        return text if self._word.strip() in text else text.replace(_COMMAND, _COMMAND + self._word)
+
+    @contextlib.contextmanager
+    def advising(self) -> Iterator[None]:
+        """Has errors advise so."""
+        try:
+            yield
+        except CkptError as error:
+            raise error.but(hint=error.hint and self.advice(error.hint)) from None
+
+
+def _require_fitting(action: str, name: str | None, told: Mapping[str, object], asked: Mapping[str, object], *, history: bool) -> None:
+    """Raises an error where words do not go together.
+
+    Args:
+        action: what is to be done.
+        name: the step.
+        told: the options of reports.
+        asked: the options of `next`.
+        history: the option of `show`.
+    """
+    if action not in (*_REPORTS, _SHOW, _NEXT):
+        raise UsageError(f"step cannot {action!r}", hint=f"it is one of {', '.join((*_REPORTS, _SHOW, _NEXT))}")
+    if action in _REPORTS and not (name or "").strip():
+        raise UsageError("STEP is missing", hint=f"name it: git ckpt step {action} EXECUTE; git ckpt step next says which one is next")
+    if action not in _REPORTS and name is not None:
+        raise UsageError(f"{action} takes no step", hint=f"git ckpt step {action}")
+    wrong = [option for option, value in told.items() if value is not None and action not in _REPORTS]
+    wrong += [option for option, value in asked.items() if value is not None and action != _NEXT]
+    wrong += ["--history"] if history and action != _SHOW else []
+    if wrong:
+        raise UsageError(f"{wrong[0]} does not go with {action}", hint="see: git ckpt step --help")
+
+
+def _tell(done: Reported, said: StepReport, place: _Place, *, as_json: bool) -> None:
+    """Prints what became of a report."""
+    from gitckpt.durable.steps import machine, report
+
+    state = done.checkpoint.state
+    here = machine.position(done.graph, state)
+    name = done.graph.step(said.step).name
+    record = machine.record_of(done.graph, state, name)
+    status = str(record.get("status") or here.status)
+    if as_json:
+        following = {"step": here.step, "status": here.status, "blockers": list(here.reasons)}
+        _print_json({"checkpoint": done.checkpoint.id, "run": done.checkpoint.run, "step": name, "status": status, "next": following})
+    else:
+        terminal.out(done.checkpoint.id)
+    if done.is_new:
+        terminal.remark(f"run {done.checkpoint.run} has begun")
+    _warn_of_files(done.checkpoint)
+    progress = done.checkpoint.progress
+    if status == report.PASSED and progress is not None and (progress.tasks_completed or 0) < (progress.tasks_total or 0):
+        terminal.warn(f"{name} has passed with {progress.tasks_completed or 0} of {progress.tasks_total} tasks done")
+    if here.status == report.BLOCKED:
+        error = machine.blocked(here)
+        terminal.warn(f"{error.message}; {place.advice(str(error.hint))}")
+    else:
+        terminal.remark(f"{name} is {status}{place.advice(_following(name, here))}")
+
+
+def _following(name: str, here: StepPosition) -> str:
+    """Returns what a person is told to do after a report, the end of a sentence."""
+    from gitckpt.durable.steps import report
+    from gitckpt.durable.steps.graph import COMPLETE
+
+    if here.step == COMPLETE:
+        return "; all steps are complete" if name != COMPLETE else ""
+    if here.step == name and here.status == report.IN_PROGRESS:
+        return ""
+    if here.status == report.IN_PROGRESS:
+        return f"; the run is at {here.step}"
+    return f"; next: git ckpt step start {shell_word(here.step)}"
+
+
+def _warn_of_files(checkpoint: Checkpoint) -> None:
+    from gitckpt.store.snapshot.limits import MORE_TIME
+
+    files = checkpoint.worktree
+    terminal.warn_captured(checkpoint)
+    if files and files.degraded:
+        terminal.warn(f"no files were captured: {files.degraded}; record them now: git ckpt save; {MORE_TIME}")
+
+
+def _next(steps: Steps, place: _Place, plan: str | None, resume_from: str | None, *, as_json: bool) -> None:
+    from gitckpt.durable.steps.graph import COMPLETE
+
+    found = steps.next(plan=plan, resume_from=resume_from)
+    if as_json:
+        _print_json(
+            {
+                "run": steps.run,
+                "step": found.step,
+                "status": found.status,
+                "task": found.task,
+                "title": found.title,
+                "plan": found.plan,
+                "remarks": list(found.remarks),
+            }
+        )
+    else:
+        terminal.out_row(word for word in (found.step, found.task) if word)
+    for remark in found.remarks:
+        terminal.warn(place.advice(remark))
+    if found.step != COMPLETE:
+        title = f", at {found.title}" if found.title else ""
+        terminal.remark(f"{found.step} is {found.status}{title}")
+
+
+def _show(steps: Steps, *, history: bool, as_json: bool) -> None:
+    from gitckpt.durable.steps import machine
+    from gitckpt.durable.steps import steps as view
+
+    if as_json:
+        _print_json(steps.show(with_history=history))
+    elif history:
+        _print_history(steps.history())
+    else:
+        newest, graph = steps.newest(), steps.graph()
+        here = machine.position(graph, newest.state)
+        for label, value in _facts(graph, here, newest):
+            terminal.out(f"{label:10} {value}")
+        terminal.out()
+        rows = [_row(graph, here, newest.state, name) for name in view.shown(graph, newest.state)]
+        terminal.table(_COLUMNS, rows)
+
+
+def _facts(graph: Graph, here: StepPosition, newest: Checkpoint) -> list[tuple[str, str]]:
+    from gitckpt.durable.steps import machine
+    from gitckpt.durable.steps.graph import COMPLETE
+
+    loop = machine.loop_of(newest.state)
+    return [
+        ("run", str(newest.run)),
+        ("steps", graph.name),
+        ("at", here.step if here.step == COMPLETE else f"{here.step} ({here.status})"),
+        ("fix cycles", f"{loop.get('fix_cycle_count', 0)} of {loop.get('max_fix_cycles', graph.max_fix_cycles)}"),
+        ("iterations", f"{loop.get('iterations', 0)} of {graph.max_iterations}"),
+        *(("blocker", f"{each.get('blocked_step')}: {each.get('description')}") for each in machine.active_blockers(newest.state)),
+    ]
+
+
+def _row(graph: Graph, here: StepPosition, state: Mapping[str, Any], name: str) -> list[str]:
+    from gitckpt.durable.steps import machine
+    from gitckpt.durable.steps import steps as view
+    from gitckpt.durable.steps.report import progress_of
+
+    record = machine.record_of(graph, state, name)
+    status = view.status_of(here, name, record)
+    cells = (record.get("agent"), _progress_text(progress_of(record)), _to_the_second(record.get("last_updated")), record.get("notes"))
+    return [">" if name == here.step else " ", name, status, *(str(cell or "") for cell in cells)]
+
+
+def _to_the_second(timestamp: object) -> str:
+    text = str(timestamp or "")
+    return f"{text[:19]}Z" if len(text) == 27 and text.endswith("Z") else text
+
+
+def _progress_text(progress: Progress | None) -> str:
+    if progress is None:
+        return ""
+    parts = []
+    for number, total, what in (
+        (progress.current_phase, progress.total_phases, "phase"),
+        (progress.tasks_completed, progress.tasks_total, "tasks"),
+    ):
+        if number is not None or total is not None:
+            parts.append(f"{what} {number or 0}" + (f"/{total}" if total is not None else ""))
+    return ", ".join([*parts, *([progress.current_task] if progress.current_task else [])])
+
+
+def _print_history(events: Sequence[StepEvent]) -> None:
+    if not terminal.is_terminal():
+        for event in events:
+            notes = event.errors[0] if event.errors else event.message
+            cells = (str(event.sequence), event.timestamp, event.step, event.status, event.checkpoint, event.git_sha)
+            rest = (event.agent, _progress_text(event.progress), notes)
+            terminal.out_row([*cells, *rest])
+        return
+    rows = [
+        (
+            str(event.sequence),
+            _to_the_second(event.timestamp),
+            event.step,
+            event.status,
+            event.agent or "",
+            event.git_sha[:10],
+            _progress_text(event.progress),
+            event.message or "",
+        )
+        for event in events
+    ]
+    terminal.table(_HISTORY, rows)
+
+
+def _print_json(document: dict[str, Any]) -> None:
+    from gitckpt.model import jsonable
+
+    terminal.out_json(jsonable.plain(document))
+
+
+def _values(words: Sequence[str]) -> dict[str, Any]:
+    import json
+
+    found = {}
+    for word in words:
+        key, equals, value = word.partition("=")
+        try:
+            if not equals or not key:
+                raise ValueError("there is no key and no =")
+            found[key] = json.loads(value)
+        except (ValueError, RecursionError) as error:
+            raise UsageError(f"{word!r} is not KEY=JSON: {error}", hint="write --set fixed=3, or a text: --set 'goal=\"login\"'") from None
+    return found

@@ -1,0 +1,86 @@
+"""`git ckpt verify`."""
+
+from __future__ import annotations
+
+from gitckpt.cli import terminal
+from gitckpt.cli.opening import open_store
+from gitckpt.model.errors import UsageError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from typing import Annotated
+
+    import typer
+
+    from gitckpt.model.errors import Finding
+    from gitckpt.store.audit.verification import Report
+
+
+_SHOWN = 20
+"""So many findings of one kind are printed."""
+
+
+def verify(
+    ids: Annotated[list[str] | None, typer.Argument(metavar="[ID…]", help="Only these checkpoints, or runs.")] = None,
+    repair: Annotated[
+        bool,
+        typer.Option("--repair", help="Mend what is derived; no checkpoint is changed or deleted."),
+    ] = False,
+    contents: Annotated[bool, typer.Option("--contents", help="Read every object of the repository, too.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
+) -> int:
+    """Look at every checkpoint and all it needs: documents, refs, objects, runs, links, leases, worktrees, the index.
+
+    Exits with 1 where something is wrong, and stays so. Contents of files are read with --contents.
+    Of the checkpoints and runs that are named, the history before their commits is not looked at.
+    """
+    if ids and contents:
+        raise UsageError("--contents reads all that the repository has", hint="leave it out, or the ids")
+    with open_store() as store, terminal.Waiting("looking at checkpoints, and what they need"):
+        only = [store.run_named(text) or store.find(text) for text in ids] if ids else None
+        report = store.verify(repair=repair, contents=contents, only=only, progress=_show)
+    if as_json:
+        _print_json(report)
+    else:
+        _print(report.findings)
+        terminal.remark(_summary(report))
+    for sentence in report.refused:
+        terminal.warn(f"not repaired: {sentence}")
+    return 0 if report.is_clean else 1
+
+
+def _show(count: int, of: int) -> None:
+    terminal.progress(f"reading objects: {100 * count // of}% ({count}/{of})")
+
+
+def _print_json(report: Report) -> None:
+    keys = ("code", "object", "sentence", "cure", "repaired")
+    findings = [{key: getattr(one, key) for key in keys} for one in report.findings]
+    terminal.out_json({"checked": dict(report.checked), "findings": findings})
+
+
+def _print(findings: Sequence[Finding]) -> None:
+    counts: dict[str, int] = {}
+    for finding in findings:
+        counts[finding.code] = counts.get(finding.code, 0) + 1
+        if counts[finding.code] > _SHOWN:
+            continue
+        terminal.out(terminal.heading(finding.code), f": {finding.object}: {finding.sentence}")
+        if finding.repaired:
+            terminal.out("    repaired")
+        elif finding.cure:
+            terminal.out(f"    cure: {finding.cure}")
+    for code, count in counts.items():
+        if count > _SHOWN:
+            terminal.out(terminal.heading(code), f": {count - _SHOWN} more; all of them: git ckpt verify --json")
+
+
+def _summary(report: Report) -> str:
+    checkpoints = report.checked["checkpoints"]
+    looked = f"looked at {checkpoints} checkpoint{'' if checkpoints == 1 else 's'}"
+    if not report.findings:
+        return f"{looked}: nothing is wrong"
+    mended = sum(finding.repaired for finding in report.findings)
+    count = f"{len(report.findings)} finding{'' if len(report.findings) == 1 else 's'}"
+    return f"{looked}: {count}, {mended} repaired" if mended else f"{looked}: {count}"

@@ -1,0 +1,852 @@
+"""Agent clients: how each one is called, and what its output means."""
+
+from __future__ import annotations
+
+import codecs
+import functools
+import os
+import re
+import shlex
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+
+from gitckpt.model.errors import UsageError
+from gitckpt.model.values import dataclass, replace
+from gitckpt.store.config.file import Table, read_file
+from gitckpt.store.config.settings import AGENTS, FILE
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import ClassVar
+
+
+# What is common to the clients that print messages; each of them, with all that is known of it, is a file of its own beside this one.
+
+
+KEPT = 1 << 20
+"""So many characters of a text are kept, the last ones."""
+
+ERROR = 500
+"""So many characters of an error, on one line, are shown."""
+
+SESSION = "{session}"
+"""Stands for the id of a conversation in the words with which a client goes on with it."""
+
+_SHOWN = 120
+_HIGHEST = 1_000_000_000
+_CONTROL = dict.fromkeys((*range(9), 11, 12, *range(14, 32), *range(127, 160)), "�") | {13: ""}
+_TELLING = ("command", "file_path", "path", "pattern", "query", "url", "description", "prompt")
+"""The inputs of a tool that say most of what it does, the best first."""
+
+_STRUCTURED = ("json", "stream-json")
+_COLORS = re.compile(r"\x1b\[[0-9;]*m")
+_SESSION_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,127}")
+
+
+class Kept:
+    """Keeps the last `KEPT` characters of what is added."""
+
+    def __init__(self) -> None:
+        self._parts: list[str] = []
+        self._size = 0
+
+    def add(self, text: str) -> None:
+        """Takes in what follows."""
+        self._parts.append(text)
+        self._size += len(text)
+        if self._size > 2 * KEPT:
+            self._parts = [self.text()]
+            self._size = KEPT
+
+    def text(self) -> str:
+        """Returns what is kept."""
+        return "".join(self._parts)[-KEPT:]
+
+    def clear(self) -> None:
+        """Forgets everything."""
+        self._parts, self._size = [], 0
+
+
+class Dialect(ABC):
+    """The messages of one client, taken in one after the other; and how that client is called.
+
+    Attributes:
+        name: of the client, its program and its format.
+        command: what the shell runs to ask it something, where nobody says anything else.
+        resume: the words with which it goes on with the conversation `SESSION`.
+        conversations: its words for a conversation, as it says that it does not know one.
+        prompt: where it takes its prompt from: "stdin", or "argument" for its last argument.
+        budget: its option for what a call may cost, in US dollars, which follow it; "" where it has none.
+        tells_cost: whether it says what a call has cost.
+        text: the answer so far.
+        session: the id of the conversation.
+        cost_usd: what the call has cost.
+        is_error: whether the client says that it failed.
+        error: why; it may have recovered from that, where `is_error` is not set.
+        complete: whether its final message came.
+        worked: whether the agent did or said anything.
+        tokens: how many it took, by kind: "input" and "output", and the "cached" ones of the input; none where the client does not say it.
+        denied: what the agent was not allowed to do, a line each.
+        retries: whether its last message says only that it calls its server again.
+    """
+
+    name: ClassVar[str]
+    command: ClassVar[str]
+    resume: ClassVar[str]
+    conversations: ClassVar[Sequence[str]]
+    prompt: ClassVar[str] = "stdin"
+    budget: ClassVar[str] = ""
+    tells_cost: ClassVar[bool] = False
+
+    def __init__(self) -> None:
+        self.text = ""
+        self.session: str | None = None
+        self.cost_usd: float | None = None
+        self.is_error = False
+        self.error: str | None = None
+        self.complete = False
+        self.worked = False
+        self.tokens: dict[str, int] = {}
+        self.denied: list[str] = []
+        self.retries = False
+
+    def count(self, usage: Mapping[str, object], kinds: Mapping[str, str]) -> None:
+        """Adds tokens.
+
+        Args:
+            usage: how many of each, in the client's words.
+            kinds: the client's word → "input", "output" or "cached"; what is cached counts as input as well.
+        """
+        for word, kind in kinds.items():
+            number = usage.get(word)
+            if type(number) is int and 0 <= number <= _HIGHEST:
+                self.tokens[kind] = self.tokens.get(kind, 0) + number
+
+    @staticmethod
+    def asks_for_messages(options: Sequence[str]) -> bool:
+        """Tells whether a client with these options prints messages, by `--output-format`."""
+        said = [after for option, after in zip(options, [*options, ""][1:], strict=True) if option in ("--output-format", "-o")]
+        said += [option.partition("=")[2] for option in options if option.startswith("--output-format=")]
+        return bool(said) and said[-1] in _STRUCTURED
+
+    @abstractmethod
+    def take(self, message: Mapping[str, object]) -> str | None:
+        """Takes in a message. Returns what a person is shown of it, None where it is no message of this client."""
+
+
+def session_id(value: object) -> str | None:
+    """Returns the id of a conversation, None where it cannot be one: ids come out of an agent's output, and go into a command.
+
+    Args:
+        value: what claims to be one.
+    """
+    return value if isinstance(value, str) and _SESSION_ID.fullmatch(value) else None
+
+
+def does_not_know(conversations: Sequence[str], said: str) -> bool:
+    """Tells whether a client says that there is no such conversation.
+
+    Args:
+        conversations: its words for a conversation.
+        said: what it says.
+    """
+    return _unknown(tuple(conversations)).search(said) is not None
+
+
+@functools.cache
+def _unknown(conversations: tuple[str, ...]) -> re.Pattern[str]:
+    words = "|".join(f"{word}s?" for word in conversations)
+    unknown = rf"\b(no|unknown|invalid|cannot find|could not find)\b[^\n]{{0,40}}\b({words})\b"
+    missing = rf"\b({words})\b[^\n]{{0,200}}\b(not found|does not exist|not exist|unknown|expired)\b"
+    return re.compile(f"{unknown}|{missing}", re.IGNORECASE)
+
+
+def cost(value: object) -> float | None:
+    """Returns an amount of money; None for what is none."""
+    is_number = type(value) in (int, float)
+    return float(value) if is_number and 0 <= value <= _HIGHEST else None  # type: ignore[operator, arg-type]
+
+
+def sound(value: object) -> str:
+    """Returns a text without NUL and lone surrogates, the empty one for what is no text."""
+    if not isinstance(value, str):
+        return ""
+    return value.encode("utf-8", "replace").decode().replace("\0", "\ufffd")
+
+
+def uncolored(text: str) -> str:
+    """Returns a text without what changes colors on a terminal: clients print it although nobody looks."""
+    return _COLORS.sub("", text)
+
+
+def one_line(text: str, limit: int = _SHOWN) -> str:
+    """Returns a text on one line, cut where it is long."""
+    line = " ".join(text[: 4 * limit].split()).translate(_CONTROL)
+    return line if len(line) <= limit else line[: limit - 1] + "…"
+
+
+def table(value: object) -> Mapping[str, object]:
+    """Returns a table, the empty one for what is none."""
+    return value if isinstance(value, dict) else {}
+
+
+def lines(text: str) -> str:
+    """Returns a text as a terminal shows it, with its last line ended."""
+    shown = text.translate(_CONTROL)
+    return shown if not shown or shown.endswith("\n") else shown + "\n"
+
+
+def words(text: str) -> str:
+    """Return a part of a text as a terminal may show it: without colors and control characters."""
+    return uncolored(text).translate(_CONTROL)
+
+
+def tool_line(name: str, what: str) -> str:
+    """Returns the line that says which tool is used, and for what."""
+    said = one_line(": ".join(filter(None, (name, what))))
+    return f"→ {said}\n" if said else ""
+
+
+def telling(inputs: object) -> str:
+    """Returns the input of a tool that says most of what it does."""
+    found = table(inputs)
+    return next((text for text in (sound(found.get(key)) for key in _TELLING) if text), "")
+
+
+# aider: how it is called, and what it says of tokens and costs. It prints text, for people; what it has changed it commits itself.
+
+
+NAME = "aider"
+COMMAND = "aider --yes-always --no-pretty --no-stream --no-check-update --no-show-release-notes --message"
+"""Takes the prompt as the argument of `--message`, and ends when it has answered."""
+
+_MESSAGE = ("--message", "--msg", "-m")
+_USAGE = re.compile(r"^Tokens: ([\d.,]+)([kM]?) sent,(?: [\d.,kM]+ cache (?:write|hit),)* ([\d.,]+)([kM]?) received\.(.*)$", re.MULTILINE)
+_COST = re.compile(r"\$(\d{1,6}(?:\.\d{1,9})?) message")
+_UNITS = {"": 1, "k": 1000, "M": 1_000_000}
+_FAILED = re.compile(r"^(litellm\.\w*Error: .+)$", re.MULTILINE)
+
+
+def takes_argument(words: Sequence[str]) -> bool:
+    """Tells whether a command of it, in words, ends with the option whose argument the prompt is."""
+    return bool(words) and words[-1] in _MESSAGE
+
+
+def usage(said: str) -> tuple[dict[str, int], float | None]:
+    """Returns what a call took: tokens, "input" and "output", rounded as it rounds them; and US dollars, None where it has no price.
+
+    Args:
+        said: what it printed.
+    """
+    tokens: dict[str, int] = {}
+    cost = None
+    for sent, unit, received, its_unit, rest in _USAGE.findall(said):
+        for kind, number, scale in (("input", sent, unit), ("output", received, its_unit)):
+            tokens[kind] = tokens.get(kind, 0) + _count(number, scale)
+        price = _COST.search(rest)
+        cost = (cost or 0.0) + float(price[1]) if price is not None else cost
+    return tokens, cost
+
+
+def failure(said: str) -> str | None:
+    """Returns why its model did not answer, on one line; None where it did in the end. Its exit code is 0 either way.
+
+    Args:
+        said: what it printed.
+    """
+    failures = list(_FAILED.finditer(said))
+    return failures[-1][1] if failures and _USAGE.search(said, failures[-1].end()) is None else None
+
+
+def _count(number: str, scale: str) -> int:
+    try:
+        return min(int(float(number.replace(",", "")) * _UNITS[scale]), 1_000_000_000)
+    except ValueError:
+        return 0
+
+
+# Claude Code: how it is called, and what its messages mean.
+
+
+_KINDS = ("system", "assistant", "user", "result", "stream_event")
+_ERRORS = {
+    "error_max_turns": "it reached its limit of turns",
+    "error_max_budget_usd": "it reached its limit of costs",
+    "error_during_execution": "an error during execution",
+}
+
+
+_TOKENS = {
+    "input_tokens": "input",
+    "cache_creation_input_tokens": "input",
+    "cache_read_input_tokens": "input",
+    "output_tokens": "output",
+}
+_MOST = 20
+_SYNTHETIC = "<synthetic>"
+
+
+class Claude(Dialect):
+    """Claude Code, `--output-format json` and `stream-json`."""
+
+    name = "claude"
+    command = "claude -p --output-format stream-json --verbose"
+    resume = f"--resume {SESSION}"
+    budget = "--max-budget-usd"
+    tells_cost = True
+    conversations = ("conversation", "session")  # No conversation found with session ID: …
+
+    def take(self, message: Mapping[str, object]) -> str | None:
+        """See `Dialect.take`."""
+        kind = message.get("type")
+        if kind not in _KINDS and "session_id" not in message:
+            return None
+        self.session = session_id(message.get("session_id")) or self.session
+        self.retries = kind == "system" and message.get("subtype") == "api_retry"
+        if kind == "assistant":
+            return self._assistant(message)
+        if self.retries:
+            return _retry(message)
+        return self._result(message) if kind == "result" else ""
+
+    def _assistant(self, message: Mapping[str, object]) -> str:
+        # What the client says itself, as of a call to its model that failed, stands there as well.
+        self.worked = self.worked or (table(message.get("message")).get("model") != _SYNTHETIC and not message.get("error"))
+        content = table(message.get("message")).get("content")
+        blocks = [table(block) for block in content] if isinstance(content, list) else [{"type": "text", "text": content}]
+        said = "\n".join(filter(None, (sound(block.get("text")) for block in blocks if block.get("type") == "text")))
+        if said and not message.get("parent_tool_use_id"):  # what an agent of the agent says is no answer to us
+            self.text = said
+        return "".join(_block(block) for block in blocks)
+
+    def _result(self, message: Mapping[str, object]) -> str:
+        subtype, before = sound(message.get("subtype")), self.text
+        self.complete = True
+        self.is_error = message.get("is_error") is True or subtype.startswith("error")
+        for key in ("cost_usd", "total_cost_usd"):  # the first one is that of older versions
+            price = cost(message.get(key))
+            self.cost_usd = self.cost_usd if price is None else price
+        usage = table(message.get("usage"))
+        self.count(usage, _TOKENS)
+        self.count(usage, {"cache_read_input_tokens": "cached"})
+        denials = message.get("permission_denials")
+        self.denied = [_denial(table(each)) for each in denials[:_MOST]] if isinstance(denials, list) else []
+        turns = message.get("num_turns")
+        self.worked = self.worked or (not self.is_error if type(turns) is not int else turns > self.is_error)  # a call that failed is one
+        self.text = sound(message.get("result")) or self.text
+        if self.is_error:
+            errors = message.get("errors")
+            listed = "; ".join(filter(None, map(sound, errors))) if isinstance(errors, list) else ""
+            named = _ERRORS.get(subtype) or (subtype if subtype.startswith("error") else "")
+            self.error = one_line(listed or sound(message.get("result")) or named, ERROR) or None
+        told = "".join(f"not allowed: {each}\n" for each in self.denied)
+        return (lines(self.text) if self.text != before else "") + told
+
+
+def _retry(message: Mapping[str, object]) -> str:
+    """Returns the line that says that the client calls its server again."""
+    attempt, most = message.get("attempt"), message.get("max_retries")
+    number = f", attempt {attempt}" + (f" of {most}" if type(most) is int else "") if type(attempt) is int else ""
+    why = one_line(sound(message.get("error")) or sound(table(message.get("error")).get("message")))
+    return f"the model is called again{number}{': ' if why else ''}{why}\n"
+
+
+def _denial(denial: Mapping[str, object]) -> str:
+    return one_line(": ".join(filter(None, (sound(denial.get("tool_name")), telling(denial.get("tool_input"))))) or "a tool")
+
+
+def _block(block: Mapping[str, object]) -> str:
+    if block.get("type") == "tool_use":
+        return tool_line(sound(block.get("name")), telling(block.get("input")))
+    return lines(sound(block.get("text"))) if block.get("type") == "text" else ""
+
+
+# Codex: how it is called, and what its messages mean.
+
+
+_CODEX_KINDS = ("thread.", "turn.", "item.")
+_JSON = ("--json", "--experimental-json")
+
+
+class Codex(Dialect):
+    """Codex, `codex exec --json`."""
+
+    name = "codex"
+    command = "codex exec --json -"
+    resume = f"resume {SESSION}"
+    conversations = ("rollout", "thread", "conversation", "session")  # no rollout found for thread id …
+
+    @staticmethod
+    def asks_for_messages(options: Sequence[str]) -> bool:
+        """Tells whether these options let it print messages."""
+        return any(option in _JSON for option in options)
+
+    def take(self, message: Mapping[str, object]) -> str | None:
+        """See `Dialect.take`."""
+        kind = message.get("type")
+        if not isinstance(kind, str) or not (kind == "error" or kind.startswith(_CODEX_KINDS)):
+            return None
+        if kind == "thread.started":
+            self.session = session_id(message.get("thread_id")) or self.session
+        elif kind == "turn.completed":
+            self.complete, self.is_error, self.error = True, False, None
+            self.count(table(message.get("usage")), {"input_tokens": "input", "cached_input_tokens": "cached", "output_tokens": "output"})
+        elif kind == "turn.failed":
+            failure = one_line(sound(table(message.get("error")).get("message")), ERROR)
+            self.complete, self.is_error, self.error = True, True, failure or self.error
+        elif kind == "error":
+            return self._error(one_line(sound(message.get("message")), ERROR))
+        elif kind.startswith("item."):
+            return self._item(kind, table(message.get("item")))
+        return ""
+
+    def _error(self, problem: str) -> str:
+        """It may be about a connection that is tried again: only the end of the turn says whether the call failed."""
+        if not self.complete:
+            self.is_error, self.error = True, problem or self.error
+        return f"error: {problem}\n" if problem else ""
+
+    def _item(self, kind: str, item: Mapping[str, object]) -> str:
+        # A turn begins before the model is asked, and what the client itself complains of is an item, too: neither is work.
+        self.worked = self.worked or item.get("type") != "error"
+        what, began = item.get("type"), kind == "item.started"
+        if what in ("command_execution", "mcp_tool_call", "collab_tool_call"):
+            named = " ".join(filter(None, (sound(item.get("server")), sound(item.get("tool")))))
+            return tool_line(named, sound(item.get("command"))) if began else _exit_code(item.get("exit_code"))
+        if kind != "item.completed":
+            return ""
+        if what == "agent_message":
+            self.text = sound(item.get("text")) or self.text
+            return lines(sound(item.get("text")))
+        if what == "file_change":
+            changes = item.get("changes")
+            paths = [sound(table(change).get("path")) for change in changes] if isinstance(changes, list) else []
+            return tool_line("files", ", ".join(filter(None, paths)))
+        if what == "web_search":
+            return tool_line("search", sound(item.get("query")))
+        return lines(f"error: {one_line(sound(item.get('message')), ERROR)}") if what == "error" else ""
+
+
+def _exit_code(code: object) -> str:
+    return f"  exit code {code}\n" if type(code) is int and 0 < abs(code) < 1000 else ""
+
+
+# Gemini CLI: how it is called, and what its messages mean.
+
+
+_GEMINI_TOKENS = {"prompt": "input", "candidates": "output", "thoughts": "output", "cached": "cached"}
+_GEMINI_KINDS = ("init", "message", "tool_use", "tool_result", "error", "result")
+
+
+class Gemini(Dialect):
+    """Gemini CLI, `--output-format json` and `stream-json`."""
+
+    name = "gemini"
+    command = "gemini --output-format json"
+    resume = f"--resume {SESSION}"
+    conversations = ("session", "conversation")  # Invalid session identifier
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._saying = Kept()
+        self._line_is_open = False
+
+    def take(self, message: Mapping[str, object]) -> str | None:
+        """See `Dialect.take`."""
+        kind = message.get("type")
+        is_whole = kind is None and (isinstance(message.get("response"), str) or isinstance(message.get("error"), dict))
+        if not is_whole and kind not in _GEMINI_KINDS:
+            return None
+        self.session = session_id(message.get("session_id")) or self.session
+        if is_whole:
+            return self._whole(message)
+        if kind == "message":
+            return self._message(message)
+        shown = self._other(str(kind), message)
+        if self._line_is_open and (shown or self.complete):
+            shown, self._line_is_open = "\n" + shown, False
+        return shown
+
+    def _whole(self, message: Mapping[str, object]) -> str:
+        self.complete = True
+        for model in table(table(message.get("stats")).get("models")).values():
+            self.count(table(table(model).get("tokens")), _GEMINI_TOKENS)
+        self.text = sound(message.get("response"))
+        self.worked = self.worked or "response" in message
+        self._fail(message.get("error"), failed=isinstance(message.get("error"), dict))
+        return lines(self.text)
+
+    def _message(self, message: Mapping[str, object]) -> str:
+        if message.get("role") != "assistant":
+            return ""
+        self.worked = True
+        content = sound(message.get("content"))
+        if message.get("delta") is not True:
+            self._saying.clear()
+            content = lines(content)
+        self._saying.add(content)
+        self.text = self._saying.text()
+        self._line_is_open = not content.endswith("\n") if content else self._line_is_open
+        return content
+
+    def _other(self, kind: str, message: Mapping[str, object]) -> str:
+        if kind == "tool_use":
+            self.worked = True
+            self._saying.clear()
+            return tool_line(sound(message.get("tool_name")), telling(message.get("parameters")))
+        if kind == "error":
+            return lines(f"error: {one_line(sound(message.get('message')), ERROR)}")
+        if kind == "result":
+            self.complete = True
+            self.count(table(message.get("stats")), {"input_tokens": "input", "output_tokens": "output", "cached": "cached"})
+            self._fail(message.get("error"), failed=message.get("status") == "error")
+        return ""
+
+    def _fail(self, error: object, *, failed: bool) -> None:
+        self.is_error = failed
+        self.error = one_line(sound(table(error).get("message")), ERROR) or None if failed else None
+
+
+# opencode: how it is called, and what its messages mean.
+
+
+_OPENCODE_KINDS = ("text", "tool_use", "tool", "step_start", "step_finish", "error", "reasoning")
+
+
+class OpenCode(Dialect):
+    """opencode, `run --format json`."""
+
+    name = "opencode"
+    command = "opencode run --format json"
+    resume = f"--session {SESSION}"
+    conversations = ("session", "conversation")
+    prompt = "argument"
+    tells_cost = True
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._saying = Kept()
+
+    @staticmethod
+    def asks_for_messages(options: Sequence[str]) -> bool:
+        """Tells whether these options let it print messages."""
+        pairs = zip(options, [*options, ""][1:], strict=True)
+        return any((option == "--format" and after == "json") or option == "--format=json" for option, after in pairs)
+
+    def take(self, message: Mapping[str, object]) -> str | None:
+        """See `Dialect.take`."""
+        kind = message.get("type")
+        if kind not in _OPENCODE_KINDS:
+            return None
+        self.session = session_id(message.get("sessionID")) or self.session
+        part = table(message.get("part"))
+        if kind == "error":
+            return self._error(table(message.get("error")))
+        if kind == "step_finish":
+            return self._finished(part)
+        self.worked = True
+        if kind == "text":
+            self._saying.clear()
+            self._saying.add(sound(part.get("text")))
+            self.text = self._saying.text()
+            return lines(self.text)
+        if kind in ("tool_use", "tool"):
+            return tool_line(sound(part.get("tool")), telling(table(part.get("state")).get("input")))
+        return ""
+
+    def _finished(self, part: Mapping[str, object]) -> str:
+        """Takes in the end of a step: the last one, unless it waits for a tool."""
+        price = cost(part.get("cost"))
+        if price is not None:
+            self.cost_usd = (self.cost_usd or 0.0) + price
+        tokens = table(part.get("tokens"))
+        self.count(tokens, {"input": "input", "output": "output", "reasoning": "output"})
+        self.count(table(tokens.get("cache")), {"read": "input", "write": "input"})
+        self.count(table(tokens.get("cache")), {"read": "cached"})
+        self.complete = part.get("reason") != "tool-calls"
+        return ""
+
+    def _error(self, error: Mapping[str, object]) -> str:
+        data = table(error.get("data"))
+        status, wait = data.get("statusCode"), table(data.get("responseHeaders")).get("retry-after")
+        words = sound(data.get("message")) or sound(error.get("message")) or sound(error.get("name"))
+        head = f"HTTP {status}: " if type(status) is int and words else ""
+        after = f" (retry after {sound(wait)} seconds)" if head and sound(wait).isdecimal() else ""
+        said = one_line(f"{head}{words}{after}", ERROR)
+        self.complete, self.is_error, self.error = True, True, said or self.error
+        return f"error: {said}\n" if said else ""
+
+
+# Plain text, as any other command prints it: all of it is shown, and is the answer.
+
+
+TEXT = "text"
+"""The format of a client that prints no messages."""
+
+CONVERSATIONS = ("conversation", "session", "thread", "rollout")
+"""What any of them may call a conversation, as it says that it does not know one."""
+
+
+class PlainText:
+    """Text that comes in chunks, and may be cut in the middle of a character."""
+
+    def __init__(self) -> None:
+        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
+        self._kept = Kept()
+
+    @property
+    def text(self) -> str:
+        """What came until now, the last `KEPT` characters of it."""
+        return sound(self._kept.text())
+
+    def feed(self, chunk: bytes, *, final: bool = False) -> str:
+        """Takes in what follows, and returns it."""
+        text = self._decoder.decode(chunk, final)
+        self._kept.add(text)
+        return text
+
+
+# The programs that agents come as: their commands, how they take a prompt, what they print, and how they go on with a conversation.
+
+
+STDIN, ARGUMENT = "stdin", "argument"
+PROMPTS = (STDIN, ARGUMENT)
+"""Where a client takes its prompt from: standard input, or its last argument."""
+
+DIALECTS: Mapping[str, type[Dialect]] = {each.name: each for each in (Claude, Codex, Gemini, OpenCode)}
+"""The clients that print messages, by name: a new one is a file beside this one, and stands here."""
+
+FORMATS = (*DIALECTS, NAME, TEXT)
+
+PRICE = "price"
+_PRICES = ("input", "output", "cached_input")
+KEYS = ("command", "prompt", "format", "resume", PRICE)
+
+_OPERATORS = frozenset("|&;<>()")
+_ASSIGNMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*=")
+_PROGRAM = re.compile(r"[A-Za-z0-9_./+-]+")
+_OF_THE_SHELL = frozenset(
+    (
+        *(".", ":", "[", "cd", "command", "eval", "exec", "export", "set", "source", "test", "time", "trap", "ulimit", "umask", "unset"),
+        *("case", "exit", "for", "if", "until", "while"),
+    )
+)
+"""What a shell may have of its own though no program goes by that name, and the words that its commands begin with."""
+
+
+_MOST_USD, _LEAST_USD = 1_000_000.0, 0.0001
+_MILLION = 1_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Price:
+    """What tokens cost, in US dollars for a million of them.
+
+    Attributes:
+        input: those of what an agent reads.
+        output: those of what it says.
+        cached_input: those of what it reads that its server still knew; None where they cost as much as the others.
+    """
+
+    input: float
+    output: float
+    cached_input: float | None = None
+
+    def of(self, tokens: Mapping[str, int]) -> float:
+        """Returns what tokens cost, in US dollars.
+
+        Args:
+            tokens: how many, as `AgentReport.tokens` has them.
+        """
+        cached = min(tokens.get("cached", 0), tokens.get("input", 0))
+        fresh = tokens.get("input", 0) - cached
+        known = self.input if self.cached_input is None else self.cached_input
+        return (fresh * self.input + cached * known + tokens.get("output", 0) * self.output) / _MILLION
+
+
+@dataclass(frozen=True, slots=True)
+class Client:
+    """One way to call an agent.
+
+    Attributes:
+        name: what people call it.
+        command: what the shell runs.
+        prompt: one of `PROMPTS`.
+        format: one of `FORMATS`: whose messages its output consists of; `text` for none.
+        resume: the words with which it goes on with an earlier conversation, whose id takes the place of `{session}`. They are added to the
+            command, before a `-` at its end. None where it cannot.
+        price: what its tokens cost; None where that is not known.
+    """
+
+    name: str
+    command: str
+    prompt: str = STDIN
+    format: str = TEXT
+    resume: str | None = None
+    price: Price | None = None
+
+    @property
+    def tells_cost(self) -> bool:
+        """Whether what a call has cost will be known."""
+        return self.price is not None or (self.format in DIALECTS and DIALECTS[self.format].tells_cost)
+
+    def line(self, prompt: str, session: str | None = None, budget: float | None = None) -> str:
+        """Returns what the shell runs to ask it something.
+
+        Args:
+            prompt: path of the file with the prompt.
+            session: the conversation to go on with; None for a new one, and of no effect where it has no `resume`.
+            budget: what it may cost, in US dollars; None for no limit, and of no effect where its program has no option for that, or its
+                command has it already.
+        """
+        command = self.command.strip()
+        added = []
+        if session is not None and self.resume is not None:
+            added.append(self.resume.replace(SESSION, shlex.quote(session)))
+        option = DIALECTS[self.format].budget if budget is not None and self.format in DIALECTS else ""
+        if option and option not in command:
+            added.append(f"{option} {max(budget or 0.0, _LEAST_USD):.4f}")
+        if added:
+            words = " ".join(added)
+            reads_input = command.endswith(" -")
+            command = f"{command.removesuffix(' -').rstrip()} {words}" + (" -" if reads_input else "")
+        if self.prompt == ARGUMENT:
+            return f'{command} "$(cat {shlex.quote(prompt)})"'
+        return f"exec <{shlex.quote(prompt)} || exit 125\n{command}"
+
+    def missing(self, env: Mapping[str, str], directory: str) -> str | None:
+        """Returns the program that its command begins with, if there is none such; None where it is there, or the shell alone can tell.
+
+        Args:
+            env: the environment that it gets.
+            directory: where it runs.
+        """
+        import shutil  # seldom: before the first question alone
+
+        word = self.command.split(maxsplit=1)[0]
+        if not _PROGRAM.fullmatch(word) or word in _OF_THE_SHELL:
+            return None
+        found = os.path.exists(os.path.join(directory, word)) if "/" in word else shutil.which(word, path=env.get("PATH", os.defpath))
+        return None if found else word
+
+    def does_not_know(self, said: str) -> bool:
+        """Tells whether what it says means that there is no such conversation."""
+        dialect = DIALECTS.get(self.format)
+        return does_not_know(dialect.conversations if dialect is not None else CONVERSATIONS, said)
+
+
+BUILT_IN = {name: Client(name, dialect.command, dialect.prompt, name, dialect.resume) for name, dialect in DIALECTS.items()}
+BUILT_IN[NAME] = Client(NAME, COMMAND, ARGUMENT, NAME)
+
+
+def client_of(text: str, configured: Mapping[str, Client]) -> Client:
+    """Returns the client that a person means.
+
+    Args:
+        text: the name of a client, or a shell command. Where a command calls a known program, and has it print its messages as JSON, its
+            format and the way to go on with a conversation are those of that program. Any other prints plain text.
+        configured: the clients of `gitckpt.toml`, which go before the built-in ones.
+
+    Raises:
+        UsageError: the text is empty, or no shell command because of a NUL.
+    """
+    name = text.strip()
+    if not name or "\0" in name:
+        known = ", ".join(dict.fromkeys((*configured, *BUILT_IN)))
+        problem = "has a NUL in it" if name else "is empty"
+        raise UsageError(f"the command of the agent {problem}", hint=f"give a command, or one of: {known}")
+    found = configured.get(name) or BUILT_IN.get(name) or _recognized(name)
+    priced = configured.get(found.name)
+    return replace(found, price=priced.price) if found.price is None and priced is not None and priced.price is not None else found
+
+
+def redefinition(name: str, configured: Mapping[str, Client]) -> str | None:
+    """Returns in one line how a file redefines an agent that people know by that name, or a program; None where it does not.
+
+    Args:
+        name: what was asked for.
+        configured: the clients of `gitckpt.toml`.
+    """
+    client = configured.get(name.strip())
+    if client is None or replace(client, price=None) == BUILT_IN.get(client.name):
+        return None
+    if client.name not in BUILT_IN:
+        import shutil  # seldom: an agent of the file has a name that nothing else has
+
+        if shutil.which(client.name.split()[0]) is None:
+            return None
+    return f"{FILE} redefines the agent {client.name}: {client.command}"
+
+
+def read_clients(path: str) -> dict[str, Client]:
+    """Returns the clients that a file configures, `[agents.NAME]`, by name.
+
+    Args:
+        path: of the file; one that does not exist configures none.
+
+    Raises:
+        ConfigError: it is not TOML, or anything in any of its tables of agents is a mistake.
+        UsageError: the file cannot be read.
+    """
+    return read_file(path).each(AGENTS, "agent", _client)
+
+
+def _client(name: str, table: Table) -> Client:
+    table.only(KEYS)
+    command = table.text("command", one_line=True)
+    known = BUILT_IN.get(name)
+    if command is None and "command" not in table.values and known is None:
+        table.complain(f"{table.label} has no command", hint='add command = "COMMAND"')
+    usual = replace(_recognized(command), name=name) if command else known or Client(name, "")
+    resume = table.text("resume", usual.resume, one_line=True)
+    if resume is not None and SESSION not in resume:
+        hint = f'write it where the id belongs, as in resume = "--resume {SESSION}"'
+        table.complain(f"resume of {table.label} has no {SESSION}", "resume", hint=hint)
+    return replace(
+        usual,
+        prompt=table.choice("prompt", PROMPTS, usual.prompt),
+        format=table.choice("format", FORMATS, usual.format),
+        resume=resume,
+        price=_price(table),
+    )
+
+
+def _price(table: Table) -> Price | None:
+    """Returns what the tokens of an agent cost, as its table says."""
+    prices = table.inner(PRICE, f"the price of {table.label}")
+    if prices is None:
+        return None
+    prices.only(_PRICES)
+    for key in _PRICES[:2]:
+        if key not in prices.values:
+            prices.complain(f"{prices.label} has no {key}", hint=f"add {key} = USD, for a million tokens")
+    amounts = {key: prices.number(key, 0.0, 0.0, _MOST_USD) for key in _PRICES if key in prices.values}
+    return Price(amounts.get("input", 0.0), amounts.get("output", 0.0), amounts.get("cached_input"))
+
+
+def _recognized(command: str) -> Client:
+    """Returns the client of a shell command, as far as the command shows which one it is."""
+    words = _words(command)
+    name = os.path.basename(words[0]) if words else ""
+    if name == NAME:
+        return Client(name, command, ARGUMENT if takes_argument(words) else STDIN, NAME)
+    known = BUILT_IN.get(name) if name in DIALECTS else None
+    if known is None or not DIALECTS[name].asks_for_messages(words[1:]):
+        return Client(name or "the agent", command)
+    return replace(known, command=command)
+
+
+def _words(command: str) -> list[str]:
+    """Returns the words of a command, from the program on; none where it is more than one call of one program."""
+    if "\n" in command:
+        return []
+    lexer = shlex.shlex(command, posix=True, punctuation_chars=True)
+    lexer.whitespace_split = True
+    lexer.commenters = ""
+    try:
+        words = list(lexer)
+    except ValueError:
+        return []  # a quote is open: the shell will say so
+    while words and _ASSIGNMENT.match(words[0]):
+        del words[0]
+    return [] if any(word and _OPERATORS.issuperset(word) for word in words) else words
