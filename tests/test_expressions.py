@@ -45,13 +45,13 @@ SECONDS = 1.0
 """Of CPU time, for one text."""
 
 COMPUTED = {
-    "cli/screen/terminal.py live": [re.compile(f"[{terminal._UNSEEN}]")],
-    "durable/agent/dialect.py _unknown": [clients._unknown(("session", "conversation"))],
-    "durable/agent/transcript.py set_aside": [re.compile(r"agent-(\d{1,9})\.log")],
+    "cli/terminal.py live": [re.compile(f"[{terminal._UNSEEN}]")],
+    "durable/agent/clients.py _unknown": [clients._unknown(("session", "conversation"))],
+    "durable/agent/call.py set_aside": [re.compile(r"agent-(\d{1,9})\.log")],
     "git/config.py read": [re.compile(rf"^({attributes.SETTINGS})"), re.compile(r"^ckpt\.")],
     "git/config.py places": [re.compile(r"^ckpt\.")],
-    "model/format/budget.py _patterns": [*budget._patterns()],
-    "store/secrets/detector.py _compiled": [],  # the rules
+    "model/budget.py _patterns": [*budget._patterns()],
+    "store/secrets.py _compiled": [],  # the rules
 }
 
 Case = tuple[str, "re.Pattern[Any]", str]

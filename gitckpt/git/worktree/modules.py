@@ -10,6 +10,7 @@ import os
 import re
 from collections.abc import Collection, Iterable, Iterator, Sequence
 
+from gitckpt.git.catfile import CatFile
 from gitckpt.git.command import Git
 from gitckpt.git.files import atomic
 from gitckpt.git.files.refs_stat import may_be_there, plain
@@ -127,6 +128,7 @@ def _kept(git_dir: str, object_format: str) -> Repository:
     """Returns a repository as seen from nowhere: where its `core.worktree` leads to may be gone, of which git would die."""
     kept = Repository(git_dir, None, object_format)
     kept.git = Git(git_dir, git_dir)
+    kept.cat_file = CatFile(kept.git)
     return kept
 
 
