@@ -136,7 +136,8 @@ class _Count:
         self._level = 0  # depth of the current value
         self._parts = 1  # of the current key
         self._in_key, self._in_header = True, False
-        self._around: list[tuple[int, bool]] = []  # depth of each open bracket, and if it is a table
+        # Of each open bracket: its depth, and whether it is a table.
+        self._around: list[tuple[int, bool]] = []
 
     def read(self, bare: str, marks: re.Pattern[str]) -> None:
         for found in marks.finditer(bare):

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 def document(checkpoint: Checkpoint) -> dict[str, Any]:
     """Return the whole document.
 
-    Values that JSON lacks become strings; `types` maps JSON pointers into `state` to "bytes", "float",
-    "datetime", "date" or "time".
+    Values that JSON lacks become strings; `types` maps JSON pointers into `state` to "bytes",
+    "float", "datetime", "date" or "time".
     """
     types: dict[str, str] = {}
     whole = {key: _plain(value, None, {}) for key, value in fields(checkpoint).items() if value is not None}

@@ -43,9 +43,9 @@ def status(label: str | None, newest: str, *, driven: bool | None, stalled: bool
     Args:
         label: of the newest checkpoint with the status of the run or a phase; None without any.
         newest: label of the newest checkpoint.
-        driven: whether a live process holds its lease; None if the lease was released or never taken.
+        driven: whether a live process holds its lease; None if released or never taken.
         stalled: whether that process does nothing.
-        by_driver: whether a driver recorded `label`: the run then goes on, or was left, at that phase.
+        by_driver: whether a driver recorded `label`: the run is at that phase, or was left there.
     """
     if driven:
         return STALLED if stalled else RUNNING

@@ -1,8 +1,8 @@
-"""The quick door: understands plain calls of the commands that agents and scripts use all the time, without Typer.
+"""Parse plain calls without Typer, for commands that agents and scripts use often.
 
-Typer takes longer to import and to set up than most of these commands take to work. It remains the authority: what is understood here is
-generated from what the commands declare to it (`./dev generate`), and whatever is not wholly understood is left to it, with its help and
-its errors. A test compares what both make of the same words.
+Typer takes longer to import and set up than most of them take to run. It remains the authority: its
+declarations generate the table (`./dev generate`), and it parses all that this module does not
+fully understand, and prints help and errors. A test compares both parsers.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ if TYPE_CHECKING:
 
 
 def command_of(words: Sequence[str]) -> int:
-    """Returns where in a command line the command stands; the length of the line where there is none."""
+    """Return the index of the command in a command line; its length without one."""
     from gitckpt.cli.parser.quick_table import BEFORE
 
     return options.command_of(words, BEFORE.values)
 
 
 def call_of(words: Sequence[str]) -> Callable[[], int | None] | None:
-    """Returns what a command line asks for, to be called for an exit code, None standing for 0; None where only Typer can tell."""
+    """Return the call for a command line, which returns an exit code; None for Typer's."""
     if list(words) == [options.VERSION]:
         return options.print_version
     from gitckpt.cli.parser.quick_table import AFTER, BEFORE, FUNCTIONS
@@ -52,7 +52,7 @@ def _note(found: dict[str, Any], syntax: options.Syntax, option: str, value: str
 
 
 def parse(syntax: options.Syntax, words: Sequence[str]) -> dict[str, Any] | None:
-    """Returns the parameters that words give a value; None where they are not wholly understood."""
+    """Return parameters and their values; None for words that Typer must parse."""
     found: dict[str, Any] = {}
     places, rest = iter(syntax.arguments), iter(words)
     for word in rest:
@@ -69,7 +69,7 @@ def parse(syntax: options.Syntax, words: Sequence[str]) -> dict[str, Any] | None
         elif word in syntax.values or word in syntax.lists:
             value = next(rest, "--")
             if value.startswith("-") and value != "-":
-                return None  # more likely an option whose neighbour lacks its value
+                return None  # probably an option: the value is missing
             _note(found, syntax, word, value)
         elif equals and option.startswith("--") and (option in syntax.values or option in syntax.lists):
             _note(found, syntax, option, value)
@@ -82,4 +82,4 @@ def parse(syntax: options.Syntax, words: Sequence[str]) -> dict[str, Any] | None
     try:
         return {name: syntax.readers[name](value) if name in syntax.readers else value for name, value in found.items()}
     except UsageError:
-        return None  # something before it may be wrong, too, and is to be told first
+        return None  # Typer reports errors in order
