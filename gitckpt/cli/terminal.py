@@ -255,11 +255,7 @@ class Waiting:
 
 
 def replace_lines(before: int, lines: Sequence[str]) -> int:
-    """Print lines of the result over the last ones, cut to the terminal; return their number.
-
-    Args:
-        before: the number returned last time.
-    """
+    """Print lines over the `before` last ones, cut to the terminal; return their number."""
     import shutil
 
     size = shutil.get_terminal_size()
@@ -336,7 +332,7 @@ def heading(text: str) -> Shown:
 
 
 def table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
-    """Print an aligned table with headings; on a terminal, cut the widest columns to fit.
+    """Print an aligned table; on a terminal, cut the widest columns to fit.
 
     Args:
         columns: headings; a column without any content is left out.
@@ -405,7 +401,8 @@ def warn_captured(checkpoint: Checkpoint) -> int:
     files = checkpoint.worktree
     if files is None:
         return 0
-    left = [entry for entry in files.omitted if entry.dirty is not False]  # a clean submodule loses nothing
+    # A clean submodule loses nothing: its commit has the files.
+    left = [entry for entry in files.omitted if entry.dirty is not False]
     is_cut = _warn_of_omitted(left)
     if files.converted:
         warn(f"comes back as git writes it, not byte for byte: {first_of(files.converted, _FEW)}")

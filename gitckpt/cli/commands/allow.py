@@ -60,7 +60,7 @@ def allow(
 
 
 def _difference(value: object, instead: object) -> str:
-    """Return how a value differs from the built-in one, whole: who allows it has to see all."""
+    # In full: the person who allows it has to see all.
     if not isinstance(value, list) or not isinstance(instead, list):
         return f"{value}, not {instead}"
     more = [pattern for pattern in value if pattern not in instead]

@@ -46,7 +46,6 @@ def doctor(
 
 
 def _for_people(facts: Mapping[str, str | int | None]) -> dict[str, str | int | None]:
-    """Returns the facts with those in words that take several keys, and without those that say nothing."""
     said = dict(facts)
     foreign, files, size, started, ended = (
         said.pop(name) for name in ("foreign_refs", "leftover_files", "leftover_bytes", "maintenance_started", "maintenance_ended")

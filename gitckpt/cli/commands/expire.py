@@ -49,7 +49,7 @@ def expire(
             policy = replace(policy, older_than=times.parse_age(older_than))
         if keep_last is not None:
             policy = replace(policy, keep_last=keep_last)
-        gc.disable()  # to look for cycles among 100,000 checkpoints takes a second, and there are none
+        gc.disable()  # it takes 1 s for 100,000 checkpoints, which have no cycles
         try:
             with terminal.Waiting("deciding what expires"):
                 found = store.expire(policy, dry_run=dry_run, progress=terminal.progress)
@@ -78,7 +78,7 @@ def expire(
 
 
 def _rows(found: Expired, *, dry_run: bool) -> list[tuple[str, str, str, str]]:
-    """Returns what is told: what goes, and the runs that stay though they are due; a dry run has the others as well."""
+    # A dry run shows all runs, else only those that are due.
     gone = "expires" if dry_run else "expired"
     runs = {fate.run for fate in found.runs}
     rows = []

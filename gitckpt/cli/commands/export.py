@@ -36,7 +36,7 @@ def export(
         if output is None:
             terminal.out_document(found[0].data)
         else:
-            # What is exported says whether PATH is a file or a directory, and a slash at its end does not.
+            # Whether PATH is a directory depends on what is exported, not on a slash at its end.
             if exporter.is_directory(id_, format_):
                 exporter.make_directory(output)
             elif output.endswith(os.sep) and not os.path.isdir(output):

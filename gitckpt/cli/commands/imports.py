@@ -58,7 +58,6 @@ def import_(
 
 
 def _tell(each: ImportedFile, *, dry_run: bool) -> None:
-    """Tells in one line what became of a file: what it is now, what was repaired, what was kept and not understood."""
     from gitckpt.formats import importer
 
     clauses = list(each.remarks) if each.problem is None else [each.problem]
@@ -79,7 +78,7 @@ def _sum_up(found: list[ImportedFile], *, dry_run: bool) -> None:
     fresh = [each for each in found if each.status == importer.IMPORTED]
     known = sum(each.status == importer.KNOWN for each in found)
     runs = {each.run for each in fresh}
-    if not fresh and not known:  # why is said of each
+    if not fresh and not known:  # the reasons were printed per file
         why = "" if found else ": no file of one of the formats was found"
         hint = None if found else "name the files, or the directory that they lie in; see docs/formats.md"
         terminal.fail(CkptError(f"nothing was imported{why}", hint=hint))

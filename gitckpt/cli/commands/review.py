@@ -64,7 +64,6 @@ def review(
 
 
 def _text(task: str) -> str:
-    """Returns what is to be done."""
     if not task.endswith(".md"):
         return task
     try:
@@ -74,7 +73,6 @@ def _text(task: str) -> str:
 
 
 def _refactor(run: str, text: str) -> int:
-    """Tells a run what its task has become."""
     from gitckpt.durable.driver.pipelines import Pipelines
 
     if not text.strip():

@@ -71,7 +71,6 @@ def run(
 
 
 def _print_plan(plan: Preview, mode: str | None) -> None:
-    """Prints what a run would do, phase by phase."""
     from gitckpt.durable.pipeline.file import redefinition
     from gitckpt.model import times
 

@@ -51,7 +51,7 @@ def save(
     label = phases.label(phase)
     data = _state(state) if state is not None else None
     line = message.strip() if message is not None else None
-    if line and len(line.splitlines()) == 1:  # several are refused below
+    if line and len(line.splitlines()) == 1:  # several lines are refused later
         line = " ".join(line.split())
     who = " ".join(agent.split()) if agent is not None else None
     if who == "":
@@ -59,7 +59,7 @@ def save(
     if run is not None and track is not None:
         raise UsageError("--run and --track both say which run", hint="give one of them")
     with open_store(to_capture=not no_worktree) as store:
-        from gitckpt import hook  # while git looks at the files
+        from gitckpt import hook  # while git scans the files
         from gitckpt.store.store import inside
 
         record = store.record if no_worktree else store.save
@@ -82,11 +82,12 @@ def save(
         what += f" ({left} not captured)" if left else ""
         where = f"commit {checkpoint.git_sha[:10]}" if checkpoint.git_sha else "an unborn branch"
         terminal.remark(f"saved {label} with {what} on {where}")
-        hook.keep_up(inside(store).repository, lambda: _settle(inside(store)))  # last: nobody waits for it
+        # Last, when the output is complete.
+        hook.keep_up(inside(store).repository, lambda: _settle(inside(store)))
 
 
 def _settle(store: Checkpoints) -> None:
-    """Has refs keep what is below where history was cut off; the maintenance that follows does the same again, and notes how it went."""
+    # Maintenance does the same later, and records the outcome.
     try:
         store.remover().settle()
     except CkptError as error:
@@ -94,7 +95,6 @@ def _settle(store: Checkpoints) -> None:
 
 
 def _place(store: Store, run: str | None, track: str | None) -> dict[str, Any]:
-    """Returns which run a checkpoint extends, or which it starts."""
     if run is not None:
         return {"run": store.find_run(run)}
     from gitckpt.durable.steps.steps import Steps

@@ -1,4 +1,4 @@
-"""`git ckpt step`: what agents and scripts report of their work, and where it goes on."""
+"""`git ckpt step`: reports of agents and scripts on their work, and what is next."""
 
 from __future__ import annotations
 
@@ -135,18 +135,15 @@ def step(
 
 
 class _Place:
-    """Which run a person has named. A command that he is advised names it as well: elsewhere than in its worktree it would be refused."""
-
     def __init__(self, run: str | None, track: str | None) -> None:
         self._word = f"--track {shell_word(track)} " if track is not None else f"--run {shell_word(run)} " if run is not None else ""
 
+    # Advised commands name the run as well: outside of its worktree, they would be refused.
     def advice(self, text: str) -> str:
-        """Returns what is advised, with the run in each command that reports of a step."""
         return text if self._word.strip() in text else text.replace(_COMMAND, _COMMAND + self._word)
 
     @contextlib.contextmanager
     def advising(self) -> Iterator[None]:
-        """Has errors advise so."""
         try:
             yield
         except CkptError as error:
@@ -154,15 +151,7 @@ class _Place:
 
 
 def _require_fitting(action: str, name: str | None, told: Mapping[str, object], asked: Mapping[str, object], *, history: bool) -> None:
-    """Raises an error where words do not go together.
-
-    Args:
-        action: what is to be done.
-        name: the step.
-        told: the options of reports.
-        asked: the options of `next`.
-        history: the option of `show`.
-    """
+    """Raise `UsageError` for words that do not go together."""
     if action not in (*_REPORTS, _SHOW, _NEXT):
         raise UsageError(f"step cannot {action!r}", hint=f"it is one of {', '.join((*_REPORTS, _SHOW, _NEXT))}")
     if action in _REPORTS and not (name or "").strip():
@@ -177,7 +166,6 @@ def _require_fitting(action: str, name: str | None, told: Mapping[str, object], 
 
 
 def _tell(done: Reported, said: StepReport, place: _Place, *, as_json: bool) -> None:
-    """Prints what became of a report."""
     from gitckpt.durable.steps import machine, report
 
     state = done.checkpoint.state
@@ -204,7 +192,7 @@ def _tell(done: Reported, said: StepReport, place: _Place, *, as_json: bool) -> 
 
 
 def _following(name: str, here: StepPosition) -> str:
-    """Returns what a person is told to do after a report, the end of a sentence."""
+    """Return the end of a sentence: what to do after a report."""
     from gitckpt.durable.steps import report
     from gitckpt.durable.steps.graph import COMPLETE
 

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from gitckpt.store.audit.verification import Report
 
 
+# Findings of one kind that are printed.
 _SHOWN = 20
-"""So many findings of one kind are printed."""
 
 
 def verify(

@@ -113,7 +113,7 @@ def perform(words: Sequence[str]) -> int:
         return leaving.exit_code
     except TyperException as error:
         context = getattr(error, "ctx", None)
-        if context is not None and quick.command_of(words) == len(words) and "command" in str(error).lower():  # no command
+        if context is not None and quick.command_of(words) == len(words) and "command" in str(error).lower():
             terminal.explain(context.get_help())
             return UsageError.exit_code
         raise wrong_usage(error, words, COMMANDS) from None
