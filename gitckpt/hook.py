@@ -269,26 +269,26 @@ def _extend_run(repository: Repository, message: str | None, event: str) -> str 
         return None
     here = Repository(repository.git_dir, os.getcwd(), repository.object_format)
     with Checkpoints(here, adapter="plumbing") as store:
-        found = settings.read(here)
-        limits = found.limits.automatic()
-        if found.problem:
-            _report(repository, event, found.problem)
-        if found.notice:
-            _report(repository, event, found.notice)
+        config = settings.read(here)
+        limits = config.limits.automatic()
+        if config.problem:
+            _report(repository, event, config.problem)
+        if config.notice:
+            _report(repository, event, config.notice)
         guard = store.leases.bound(owner.run)
         how: dict[str, Any] = {"message": message, "trigger": _trigger(event), "limits": limits, "without_files": _WITHOUT_FILES}
         try:
-            made = store.save(_PHASE, run=owner.run, guard=guard, **how)
+            checkpoint = store.save(_PHASE, run=owner.run, guard=guard, **how)
         except WorktreeError as error:
             _report(repository, event, f"the checkpoint holds no uncommitted files: {error.message}")
             return store.record(_PHASE, run=owner.run, message=message, trigger=_trigger(event), guard=guard).id
         except LeaseLost as error:
             _report(repository, event, f"this checkpoint stands alone: {error.message}")
-            made = store.save(_PHASE, **how)
-        if made.worktree is not None and made.worktree.degraded:
+            checkpoint = store.save(_PHASE, **how)
+        if checkpoint.worktree is not None and checkpoint.worktree.degraded:
             cure = f"record them now: git ckpt save; {MORE_TIME}"
-            _report(repository, event, f"the checkpoint holds no uncommitted files: {made.worktree.degraded}; {cure}")
-        return made.id
+            _report(repository, event, f"the checkpoint holds no uncommitted files: {checkpoint.worktree.degraded}; {cure}")
+        return checkpoint.id
 
 
 def _trigger(event: str) -> str:
@@ -372,8 +372,8 @@ def _report(repository: Repository | None, event: str, sentence: str, bug: Excep
         try:
             from gitckpt.store import log  # fails as well if no descriptor is left
 
-            said = sentence if bug is None else f"{sentence.partition(': ')[0]}\n{log.trace(bug)}"
-            log.append(repository, f"{event if event in _KNOWN else 'an unknown event'}: {said}")
+            entry = sentence if bug is None else f"{sentence.partition(': ')[0]}\n{log.trace(bug)}"
+            log.append(repository, f"{event if event in _KNOWN else 'an unknown event'}: {entry}")
         except (CkptError, OSError, ImportError) as error:
             _say(f"gitckpt: {event}: nor could the log be written: {error}")
 

@@ -29,14 +29,10 @@ def _heard(stream: int = _STDERR) -> Iterator[None]:
 
 
 class Terminal(Observer):
-    """An observer that prints to the terminal, which may be closed meanwhile.
-
-    Attributes:
-        run: the driven run; None until it is known.
-    """
+    """An observer that prints to the terminal, which may be closed meanwhile."""
 
     def __init__(self) -> None:
-        self.run: str | None = None
+        self.run: str | None = None  # None until the run is known
         self._phase = ""
         self._at_line_start = True
         self._printed = False
@@ -104,10 +100,10 @@ class Terminal(Observer):
         if not terminal.may_ask():
             return EXIT, ""
         while True:
-            said = terminal.ask(f"{phase} is complete. [c]ontinue, [r]evise, re[s]tart it, or [e]xit? ")
-            if said is None or said.lower() in ("e", "exit"):
+            reply = terminal.ask(f"{phase} is complete. [c]ontinue, [r]evise, re[s]tart it, or [e]xit? ")
+            if reply is None or reply.lower() in ("e", "exit"):
                 return EXIT, ""
-            answer = _ANSWERS.get(said.lower())
+            answer = _ANSWERS.get(reply.lower())
             if answer == REVISE:
                 return answer, _lines("What shall be revised? An empty line ends it.")
             if answer is not None:

@@ -20,13 +20,13 @@ if TYPE_CHECKING:
 
 def inputs(words: Sequence[str]) -> dict[str, str]:
     """Return inputs by name from words of the form `NAME=VALUE`."""
-    found = {}
+    values = {}
     for word in words:
         name, equals, value = word.partition("=")
         if not equals or not name:
             raise UsageError(f"{word!r} is not NAME=VALUE", hint='write it as: -i question="what is it?"')
-        found[name] = value
-    return found
+        values[name] = value
+    return values
 
 
 def drive(go: Callable[[Terminal], Outcome]) -> int:

@@ -149,10 +149,10 @@ def _prepare_streams() -> None:
 
 def _is_of_output(error: OSError) -> bool:
     # By its origin: output is written when all else is done.
-    at = error.__traceback__
-    while at is not None and at.tb_next is not None:
-        at = at.tb_next
-    return at is not None and at.tb_frame.f_globals["__name__"] in (terminal.__name__, __name__)
+    trace = error.__traceback__
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    return trace is not None and trace.tb_frame.f_globals["__name__"] in (terminal.__name__, __name__)
 
 
 def _discard_output() -> None:

@@ -36,15 +36,15 @@ def advice() -> str | None:
     import shutil
 
     shell = os.environ.get("SHELL", "")
-    found = shutil.which(PROGRAM)
-    if found is None or shutil.which(CODEX) is None or os.path.basename(shell) not in _SHELLS or not os.access(shell, os.X_OK):
+    program = shutil.which(PROGRAM)
+    if program is None or shutil.which(CODEX) is None or os.path.basename(shell) not in _SHELLS or not os.access(shell, os.X_OK):
         return None
     try:
         if not process.run([process.git_executable(), "config", "--get", "alias.ckpt"]).code or _finds(shell):
             return None
     except CkptError:  # the profile waits for input, or the shell does not start
         return None
-    alias = shlex.quote(f"!{os.path.abspath(found)}")
+    alias = shlex.quote(f"!{os.path.abspath(program)}")
     return (
         f"a login shell, in which Codex runs its commands, does not find {PROGRAM}; git finds it by: git config --global alias.ckpt {alias}"
     )
@@ -84,11 +84,11 @@ def open_store(*, to_capture: bool = False, any_git: bool = False) -> Store:
     from gitckpt.store.log import Listener
     from gitckpt.store.store import Store
 
-    told: set[str] = set()
+    warned: set[str] = set()
 
     def tell(sentence: str) -> None:
-        if sentence not in told:  # stores of other worktrees and threads may repeat it
-            told.add(sentence)
+        if sentence not in warned:  # stores of other worktrees and threads may repeat it
+            warned.add(sentence)
             terminal.warn(sentence)
 
     listener = Listener(tell, terminal.progress)

@@ -55,10 +55,10 @@ def command_of(words: Sequence[str], valued: Container[str]) -> int:
         words: the arguments after `git ckpt`.
         valued: options before the command that take a value.
     """
-    at = 0
-    while at < len(words) and words[at].startswith("-"):
-        at += 2 if words[at] in valued else 1
-    return min(at, len(words))
+    index = 0
+    while index < len(words) and words[index].startswith("-"):
+        index += 2 if words[index] in valued else 1
+    return min(index, len(words))
 
 
 def apply(quiet: bool = False, directory: str | None = None) -> None:

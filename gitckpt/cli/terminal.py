@@ -31,17 +31,11 @@ _TICK = 1.0
 
 
 class Verbosity:
-    """State of the output.
+    """State of the output."""
 
-    Attributes:
-        shown: when the progress line was written (`time.monotonic`); 0 for none.
-        quiet: whether remarks are left out.
-        is_asking: whether a question is open, over which no progress is shown.
-    """
-
-    shown = 0.0
+    shown = 0.0  # when the progress line was written (`time.monotonic`); 0 for none
     quiet = False
-    is_asking = False
+    is_asking = False  # no progress is shown over a question
 
 
 # A longer word is cut to `_BEGINNING` characters. A path, which a person may copy, has 4,096 bytes.
@@ -277,7 +271,6 @@ def ask(question: str, *, above: bool = False, told: Sequence[str] = ()) -> str 
 
     Args:
         above: whether the answer begins on a line of its own.
-        told: lines to show before the question.
     """
     progress("")
     Verbosity.is_asking = True
@@ -296,10 +289,7 @@ def is_terminal() -> bool:
 
 
 def _is_read_by_a_person() -> bool:
-    """Return whether raw results reach a terminal, directly or through git's pager.
-
-    Colors, tables and questions never go to the pager.
-    """
+    # Through the pager that git started, too; colors, tables and questions never go there.
     paged = os.environ.get("GIT_PAGER_IN_USE", "").lower()
     return is_terminal() or paged in ("1", "true", "yes", "on")
 
@@ -402,8 +392,8 @@ def warn_captured(checkpoint: Checkpoint) -> int:
     if files is None:
         return 0
     # A clean submodule loses nothing: its commit has the files.
-    left = [entry for entry in files.omitted if entry.dirty is not False]
-    is_cut = _warn_of_omitted(left)
+    omitted = [entry for entry in files.omitted if entry.dirty is not False]
+    is_cut = _warn_of_omitted(omitted)
     if files.converted:
         warn(f"comes back as git writes it, not byte for byte: {first_of(files.converted, _FEW)}")
         is_cut |= len(files.converted) > _FEW
@@ -411,7 +401,7 @@ def warn_captured(checkpoint: Checkpoint) -> int:
         is_cut |= _warn_of_suspects(files.suspects)
     if is_cut:
         remark(f"each of them is named by: git ckpt show {checkpoint.id[: ids.SHORT]}")
-    return len(left)
+    return len(omitted)
 
 
 def _warn_of_omitted(left: Sequence[Omitted]) -> bool:
@@ -429,10 +419,10 @@ def _warn_of_suspects(suspects: Sequence[Suspect]) -> bool:
     by_path: dict[str, list[str]] = {}
     for suspect in suspects:
         by_path.setdefault(suspect.path, []).append(f"{suspect.path}:{suspect.line} ({suspect.rule})")
-    found = list(by_path.values())
-    for places in found[:_FEW]:
+    groups = list(by_path.values())
+    for places in groups[:_FEW]:
         warn(f"captured, and looks like a secret: {first_of(places, 1)}")
-    if more := len(found) - _FEW if len(found) > _FEW else 0:
+    if more := len(groups) - _FEW if len(groups) > _FEW else 0:
         warn(f"captured, and looks like a secret: {'one more file' if more == 1 else f'{more} more files'}")
     remark(f"what is no secret is settled by: git ckpt allow --secret {shell_word(suspects[0].path)}")
     return more > 0

@@ -31,8 +31,8 @@ def closest(text: str, known: Iterable[str], *, likeness: float = 0.6) -> str | 
     """
     import difflib
 
-    found = difflib.get_close_matches(text, list(known), n=1, cutoff=likeness)
-    return found[0] if found else None
+    matches = difflib.get_close_matches(text, list(known), n=1, cutoff=likeness)
+    return matches[0] if matches else None
 
 
 def first_of(names: Sequence[str], limit: int = 5) -> str:
@@ -78,11 +78,7 @@ _ASYNC = 0x80 | 0x100 | 0x200
 
 
 def require(name: str, value: object, kind: type | tuple[type, ...], what: str) -> None:
-    """Raise `UsageError` unless an argument has one of the given types.
-
-    Args:
-        what: the types in words, with an article.
-    """
+    """Raise `UsageError` unless an argument has one of the types, in words: `what`."""
     if not isinstance(value, kind):
         raise refused(name, value, what)
 
@@ -113,26 +109,22 @@ def strings(name: str, value: Iterable[str] | None) -> tuple[str, ...]:
         return ()
     if isinstance(value, str | bytes | Mapping) or not isinstance(value, Iterable):
         raise refused(name, value, "a list of strings")
-    found = tuple(value)
-    for at, each in enumerate(found):
-        require_text(f"{name}[{at}]", each)
-    return found
+    values = tuple(value)
+    for index, text in enumerate(values):
+        require_text(f"{name}[{index}]", text)
+    return values
 
 
 def instances(name: str, value: Iterable[T] | None, kind: type[T], what: str) -> tuple[T, ...]:
-    """Return the values of an argument, all of one type; none for None.
-
-    Args:
-        what: the type in words, with an article.
-    """
+    """Return the values of an argument, all of one type (`what`); none for None."""
     if value is None:
         return ()
     if isinstance(value, str | bytes | Mapping) or not isinstance(value, Iterable):
         raise refused(name, value, f"a list, each of it {what}")
-    found = tuple(value)
-    for at, each in enumerate(found):
-        require(f"{name}[{at}]", each, kind, what)
-    return found
+    values = tuple(value)
+    for index, each in enumerate(values):
+        require(f"{name}[{index}]", each, kind, what)
+    return values
 
 
 def require_callable(name: str, value: object, *, may_be_none: bool = False) -> None:
@@ -184,32 +176,32 @@ def paths_of(paths: Iterable[T]) -> tuple[T, ...]:
     """Return the paths of a call. A single path is refused."""
     if isinstance(paths, str | bytes | Mapping) or hasattr(paths, "__fspath__") or not isinstance(paths, Iterable):
         raise refused("paths", paths, "a list of paths")
-    found = tuple(paths)
-    for at, each in enumerate(found):
-        require_path(f"paths[{at}]", each)
-    return found
+    checked = tuple(paths)
+    for index, path in enumerate(checked):
+        require_path(f"paths[{index}]", path)
+    return checked
 
 
 def require_path(name: str, value: object, *, as_text: bool = False) -> None:
     """Raise `UsageError` unless an argument is a path without a zero byte."""
-    found = value.__fspath__() if hasattr(value, "__fspath__") else value
-    if not isinstance(found, str if as_text else str | bytes):
+    path = value.__fspath__() if hasattr(value, "__fspath__") else value
+    if not isinstance(path, str if as_text else str | bytes):
         raise refused(name, value, "a path")
-    if ("\0" if isinstance(found, str) else b"\0") in found:
+    if ("\0" if isinstance(path, str) else b"\0") in path:
         raise refused(name, value, "a path, which has no zero byte")
-    if isinstance(found, str):
+    if isinstance(path, str):
         try:
-            found.encode("utf-8", "surrogateescape")
+            path.encode("utf-8", "surrogateescape")
         except UnicodeEncodeError:
             raise refused(name, value, "a path, in which a surrogate stands for a byte, or none is") from None
 
 
 def words(name: str, value: Iterable[str] | None) -> tuple[str, ...]:
     """Return the strings of an argument that a command line can hold."""
-    found = strings(name, value)
-    for at, each in enumerate(found):
-        require_path(f"{name}[{at}]", each)
-    return found
+    values = strings(name, value)
+    for index, text in enumerate(values):
+        require_path(f"{name}[{index}]", text)
+    return values
 
 
 def require_storable(name: str, value: object) -> None:

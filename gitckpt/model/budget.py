@@ -140,8 +140,8 @@ class _Count:
         self._around: list[tuple[int, bool]] = []
 
     def read(self, bare: str, marks: re.Pattern[str]) -> None:
-        for found in marks.finditer(bare):
-            mark = found[0]
+        for match in marks.finditer(bare):
+            mark = match[0]
             if mark == ".":
                 self._parts += self._in_key
                 self._deeper(0, self._parts)

@@ -134,10 +134,10 @@ def read_imported(take: TableReader) -> Imported:
     original = take.required("original", str)
     if not ids.is_oid(original):
         raise take.invalid("original", f"must be a full object id, not {shown(original)}")
-    at = take.instant("at")
-    if at is None:
+    imported_at = take.instant("at")
+    if imported_at is None:
         raise take.invalid("at", "missing")
-    return Imported(take.required("path", str), original, at, take.optional("untrusted", bool), unknown=take.rest)
+    return Imported(take.required("path", str), original, imported_at, take.optional("untrusted", bool), unknown=take.rest)
 
 
 def read_pipeline(take: TableReader) -> Pipeline:
@@ -257,17 +257,17 @@ def encode(checkpoint: Checkpoint) -> bytes:
 
 def fields(checkpoint: Checkpoint) -> dict[str, Any]:
     """Return the document's keys less `types` and `state`; None for absent ones."""
-    found: dict[str, Any] = {"version": VERSION}
+    values: dict[str, Any] = {"version": VERSION}
     for key in document.KEYS:
         value = getattr(checkpoint, key.attribute)
         if key.kind in _TABLES:
             if value is not None:
-                found[key.name] = _worktree_fields(value) if type(value) is Worktree else _set_fields(value)
+                values[key.name] = _worktree_fields(value) if type(value) is Worktree else _set_fields(value)
         elif key.kind == "texts":
-            found[key.name] = list(value) or None
+            values[key.name] = list(value) or None
         else:
-            found[key.name] = list(value) if type(value) is tuple else value
-    return found | dict(checkpoint.unknown)
+            values[key.name] = list(value) if type(value) is tuple else value
+    return values | dict(checkpoint.unknown)
 
 
 def decode(data: bytes, ref: str) -> Checkpoint:
@@ -329,10 +329,10 @@ def _decode_header(data: bytes, ref: str) -> Checkpoint:
 
 def _decode_summary(data: bytes, ref: str) -> Checkpoint:
     _require_size(data, ref)
-    found = _DRIVES.search(data)
-    if found is not None and not _EARLIER_TABLE.search(data, found.start() + 1):
+    match = _DRIVES.search(data)
+    if match is not None and not _EARLIER_TABLE.search(data, match.start() + 1):
         try:
-            head = _parse(data[: found.start() + 1], ref)
+            head = _parse(data[: match.start() + 1], ref)
         except NewerCheckpoint:
             raise
         except InvalidCheckpoint:
@@ -355,8 +355,8 @@ def tables(found: Mapping[str, Any]) -> dict[str, Any]:
 
 def _end_of_header(data: bytes) -> int | None:
     """Return the offset of `[state]`; None where other tables follow it."""
-    at = data.find(_STATE)
-    return at + 1 if at >= 0 and not _OTHER_TABLE.search(data, at + 1) else None
+    offset = data.find(_STATE)
+    return offset + 1 if offset >= 0 and not _OTHER_TABLE.search(data, offset + 1) else None
 
 
 def _require_size(data: bytes, ref: str) -> None:
@@ -477,13 +477,13 @@ def _worktree_fields(worktree: Worktree) -> dict[str, Any]:
 
 def _set_fields(record: Worktree | Progress | Omitted | Submodule | Suspect | Pipeline | Attempt | Imported) -> dict[str, Any]:
     """Return the keys of a table; None, empty tuples and empty maps are absent."""
-    found: dict[str, Any] = {}
+    values: dict[str, Any] = {}
     for name in record.__slots__:
         value = getattr(record, name)
         if name == "unknown" or value in (None, (), {}):
             continue
-        found[name] = list(value) if type(value) is tuple else dict(value) if isinstance(value, Mapping) else value
-    return found | dict(record.unknown)
+        values[name] = list(value) if type(value) is tuple else dict(value) if isinstance(value, Mapping) else value
+    return values | dict(record.unknown)
 
 
 def require_map(state: object) -> None:

@@ -23,5 +23,5 @@ def fenced(ref: str, read: Callable[[], T]) -> T:
     except CkptError:
         raise
     except Exception as error:
-        said = " ".join(str(error).split())
-        raise InvalidCheckpoint(ref, "", f"cannot be read: {type(error).__name__}{f': {said}' if said else ''}") from error
+        message = " ".join(str(error).split())
+        raise InvalidCheckpoint(ref, "", f"cannot be read: {type(error).__name__}{f': {message}' if message else ''}") from error

@@ -159,17 +159,17 @@ def spans(candidates: Iterable[Candidate], policy: Policy, newest: Newest, *, no
     Args:
         candidates: those that do not expire, newest first.
     """
-    found: dict[tuple[str | None, int, int], list[tuple[Candidate, bool]]] = {}
+    groups: dict[tuple[str | None, int, int], list[tuple[Candidate, bool]]] = {}
     first = min(policy.hourly_after, policy.daily_after)
     for each in candidates:
         if each.is_automatic:
             age = now - each.time
             length = DAY if age >= policy.daily_after else HOUR
             is_due = age >= first and not each.is_among(newest.agents) and not each.tagged
-            found.setdefault((each.line, length, each.time // length), []).append((each, is_due))
+            groups.setdefault((each.line, length, each.time // length), []).append((each, is_due))
     return [
         Span("day" if length == DAY else "hour", some[0][0], due)
-        for (_, length, _), some in found.items()
+        for (_, length, _), some in groups.items()
         if (due := [each for each, is_due in some[1:] if is_due])
     ]
 
@@ -209,7 +209,7 @@ def squashed(chain: Iterable[tuple[str, str, str]]) -> dict[str, str]:
     Args:
         chain: id, label and trigger of each checkpoint of the run, by sequence.
     """
-    found: dict[str, str] = {}
+    squashed_ids: dict[str, str] = {}
     begun: dict[str, list[str]] = {}
     for checkpoint, label, trigger in chain:
         name, status = phase.split(label)
@@ -218,8 +218,8 @@ def squashed(chain: Iterable[tuple[str, str, str]]) -> dict[str, str]:
         elif status == "progress" and trigger == PHASE and name in begun:
             begun[name].append(checkpoint)
         elif status in ("complete", "skipped"):
-            found |= dict.fromkeys(begun.pop(name, ()), name)
-    return found
+            squashed_ids |= dict.fromkeys(begun.pop(name, ()), name)
+    return squashed_ids
 
 
 def _of_run(run: RunCandidate, policy: Policy, now: int, rank: int) -> Decision:

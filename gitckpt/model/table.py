@@ -43,10 +43,10 @@ class TableReader:
     @property
     def rest(self) -> dict[str, Any]:
         """The keys that were not read: a later version wrote them."""
-        found = {key: value for key, value in self.values.items() if key not in self._known}
-        for key, value in found.items():
+        unread = {key: value for key, value in self.values.items() if key not in self._known}
+        for key, value in unread.items():
             self._require_storable(key, value)
-        return found
+        return unread
 
     def value(self, key: str, kind: type[T], default: D) -> T | D:
         """Return a value; the default where it is missing."""

@@ -102,8 +102,8 @@ def _plain(text: str) -> dict[str, Any] | None:
         r'([A-Za-z0-9_-]+) = (?:"([^"\\\x00-\x1f\x7f]*)"|(-?(?:0|[1-9][0-9]{0,17}))|(true|false)|\[\])|\[([A-Za-z0-9_-]+)\]'
         r"|#[^\x00-\x08\x0a-\x1f\x7f]*"
     )
-    found: dict[str, Any] = {}
-    table = found
+    document: dict[str, Any] = {}
+    table = document
     for each in text.split("\n"):
         if not each:
             continue
@@ -114,18 +114,18 @@ def _plain(text: str) -> dict[str, Any] | None:
         name = key or header
         if name is None:  # a comment, as in a fresh `gitckpt.toml`
             continue
-        at = table if key else found
-        if name in at:
+        parent = table if key else document
+        if name in parent:
             return None
         if key is None:
-            found[header] = table = {}
+            document[header] = table = {}
         elif string is not None:
             table[key] = string
         elif number is not None:
             table[key] = int(number)
         else:
             table[key] = boolean == "true" if boolean else []
-    return found
+    return document
 
 
 def pointer(path: Path) -> str:
@@ -148,16 +148,16 @@ class _Writer:
 
     def text(self, what: str, limits: Budget) -> str:
         text = "".join(self.parts)
-        for found, most, unit in (
+        for amount, most, unit in (
             (len(text) if text.isascii() else len(text.encode()), limits.size, "bytes"),
             (self.names, limits.names, "keys"),
             (self.steps, limits.steps, "steps from the top to its keys, added up"),
             (self.values, limits.values, "values in arrays"),
             (self.long, budget.MAX_LONG, "characters in long integers"),
         ):
-            if found > most:
-                said = f"{what} has {found:,} {unit}, and no reader takes more than {most:,}"
-                raise StateError("", said, hint="keep what is large in a file of the worktree, and its path in the state")
+            if amount > most:
+                message = f"{what} has {amount:,} {unit}, and no reader takes more than {most:,}"
+                raise StateError("", message, hint="keep what is large in a file of the worktree, and its path in the state")
         return text
 
     def count(self, keys: int, depth: int) -> None:

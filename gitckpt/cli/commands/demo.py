@@ -173,10 +173,10 @@ class _Demo:
 
     def finish_job(self) -> None:
         self.say("The same job again. It goes on at the first piece of work that is not done:")
-        said = self.show_and_ask("sh job.sh 2>&1").splitlines()
-        told = [line for line in said if line.startswith("job: ")]
+        output = self.show_and_ask("sh job.sh 2>&1").splitlines()
+        job_lines = [line for line in output if line.startswith("job: ")]
         expected = ["research is complete: skipped", "build, part 2 of 3", "build, part 3 of 3", "finished"]
-        self.prove("research and part 1 were not done again", told == [f"job: {line}" for line in expected])
+        self.prove("research and part 1 were not done again", job_lines == [f"job: {line}" for line in expected])
         self.prove("the work is whole", _files(self.cwd).get("app.py", b"").endswith(_FINISHED.encode()))
         self.show("git ckpt list")
 
@@ -215,9 +215,9 @@ class _Demo:
     def ask(self, text: str, echo: Callable[[str], None] = lambda _: None) -> str:
         """Run a command and return its standard output; pass all its output to `echo`."""
         done = Child(self.shell(text), self.env).communicate()
-        for said in (done.err, done.out):
-            if said:
-                for line in said.decode("utf-8", "replace").removesuffix("\n").split("\n"):
+        for output in (done.err, done.out):
+            if output:
+                for line in output.decode("utf-8", "replace").removesuffix("\n").split("\n"):
                     echo(line)
         self.require(text, done.code)
         return os.fsdecode(done.out).removesuffix("\n")
@@ -262,7 +262,7 @@ def _sealed_environment(scratch: str) -> dict[str, str]:
 
 
 def _files(top: str) -> dict[str, bytes]:
-    found = {}
+    contents = {}
     for parent, directories, names in os.walk(top):
         if parent == top:
             directories[:] = [name for name in directories if name not in (".git", ".ckpt")]
@@ -270,5 +270,5 @@ def _files(top: str) -> dict[str, bytes]:
             path = os.path.join(parent, name)
             if name != ".git":
                 with open(path, "rb") as file:
-                    found[os.path.relpath(path, top)] = file.read()
-    return found
+                    contents[os.path.relpath(path, top)] = file.read()
+    return contents

@@ -102,9 +102,9 @@ def _cells(row: UsageRow) -> list[str]:
 
 
 def _advice(usage: Usage) -> Iterator[str]:
-    due = sum(left.due for left in usage.leftovers)
+    due = sum(leftover.due for leftover in usage.leftovers)
     if due:
-        size = terminal.size(sum(left.due_bytes for left in usage.leftovers))
+        size = terminal.size(sum(leftover.due_bytes for leftover in usage.leftovers))
         yield f"{terminal.count(due, 'file')} of killed processes, {size}, which git ckpt expire deletes"
     if usage.checkpoints.number and sum(each.bytes or 0 for each in (usage.checkpoints, usage.files)) >= _WORTH:
         yield "what is due to go, and why: git ckpt expire --dry-run; the disk has it back after: git gc"

@@ -93,8 +93,8 @@ def _rewritten(store: Store, *, force: bool) -> tuple[list[str], list[str]]:
             for line in lines:
                 terminal.remark(line)
             raise UsageError(f"{count} would go, and nobody is here to be asked", hint="git ckpt remove --rewritten --force")
-        said = terminal.ask(f"Remove {count}? [y/N] ", told=lines)
-        if said is None or said.lower() not in ("y", "yes"):
+        answer = terminal.ask(f"Remove {count}? [y/N] ", told=lines)
+        if answer is None or answer.lower() not in ("y", "yes"):
             return [], []
     # A run whose checkpoints all go is removed as a whole.
     gone = {entry.id for entry in entries}
@@ -124,14 +124,14 @@ def _is_gone(store: Store, checkpoint_id: str) -> bool:
 def _meant(store: Store, texts: list[str]) -> tuple[list[str], list[str]]:
     # All names are resolved before anything is removed: one that is unknown stops the command.
     runs: set[str] = set()
-    found: dict[str, None] = {}
+    checkpoints: dict[str, None] = {}
     for text in texts:
         run = store.run_named(text)
         if run is not None:
             runs.add(run)
         else:
-            found[store.find(text)] = None
-    return _in_order(store, runs), list(found)
+            checkpoints[store.find(text)] = None
+    return _in_order(store, runs), list(checkpoints)
 
 
 def _in_order(store: Store, runs: Collection[str]) -> list[str]:

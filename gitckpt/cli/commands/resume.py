@@ -127,13 +127,13 @@ def _meant(store: Store, *, no_run: bool) -> Checkpoint:
     """
     here = [run for run in store.unfinished_runs() if store.is_ours(run.newest)]
     newest = [store.newest(run.run) for run in here]
-    found = [each for each in newest if _has_pipeline(each)]
-    found = found or [each for each in newest if not _has_pipeline(each)]
-    if not found:
+    candidates = [checkpoint for checkpoint in newest if _has_pipeline(checkpoint)]
+    candidates = candidates or [checkpoint for checkpoint in newest if not _has_pipeline(checkpoint)]
+    if not candidates:
         return _driven_here(store) or _latest(store)
-    if len(found) > 1:
-        return _chosen(store, found)
-    (one,) = found
+    if len(candidates) > 1:
+        return _chosen(store, candidates)
+    (one,) = candidates
     line, agents = _account(store, one)
     if no_run:
         return one
@@ -169,10 +169,10 @@ def _chosen(store: Store, found: Sequence[Checkpoint]) -> Checkpoint:
         raise AmbiguousError(what, lines, hint="name one: git ckpt resume RUN")
     numbered = (f"  {number}  {line}" for number, line in enumerate(lines, 1))
     told = ["several runs could be meant:", *numbered]
-    said = terminal.ask(f"Which one? [1-{len(found)}, or nothing for none] ", told=told) or ""
-    if not said.isascii() or not said.isdigit() or not 1 <= int(said) <= len(found):
+    answer = terminal.ask(f"Which one? [1-{len(found)}, or nothing for none] ", told=told) or ""
+    if not answer.isascii() or not answer.isdigit() or not 1 <= int(answer) <= len(found):
         raise CkptError("no run was resumed", hint="name one: git ckpt resume RUN")
-    return found[int(said) - 1]
+    return found[int(answer) - 1]
 
 
 def _driven_here(store: Store) -> Checkpoint | None:

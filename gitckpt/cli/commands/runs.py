@@ -36,24 +36,24 @@ def runs(
     if status is not None and status not in runstate.STATUSES:
         raise UsageError(f"{status!r} is not a status of runs", hint=f"it is one of {', '.join(runstate.STATUSES)}")
     with open_store() as store:
-        found = [each for each in store.runs() if status is None or each.status == status][:number]
+        shown = [each for each in store.runs() if status is None or each.status == status][:number]
         now = times.now()
     if as_json:
-        terminal.out_json({"runs": [_as_json(each) for each in found]})
+        terminal.out_json({"runs": [_as_json(each) for each in shown]})
         return
-    if not found:
+    if not shown:
         terminal.remark(
             "no runs yet; to start one: git ckpt run PIPELINE, or git ckpt start NAME" if status is None else "no run is like that"
         )
         return
     if not terminal.is_terminal():
-        for each in found:
+        for each in shown:
             cells = (each.run, each.status, each.label, times.to_text(each.time), each.branch, each.path)
             terminal.out_row(cells)
         return
     rows = [
         (each.run, each.status, each.label, times.age_text(max(now - each.time, 0)), each.branch or "", terminal.near(each.path))
-        for each in found
+        for each in shown
     ]
     terminal.table(_COLUMNS, rows)
 

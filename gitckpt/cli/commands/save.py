@@ -72,14 +72,14 @@ def save(
         terminal.out(checkpoint.id)
         if data == {}:
             terminal.warn("the state is empty")
-        left = 0
+        omitted = 0
         if files is not None and (files.omitted or files.converted or files.suspects):
-            left = terminal.warn_captured(checkpoint)
-        clean = "the files as committed" if left else "a clean worktree"
+            omitted = terminal.warn_captured(checkpoint)
+        clean = "the files as committed" if omitted else "a clean worktree"
         what = "no files" if files is None else "uncommitted changes" if files.dirty else clean
         changed = sum(submodule.dirty for submodule in files.submodules) if files is not None else 0
         what += f" and {changed} changed submodule{'s' if changed > 1 else ''}" if changed else ""
-        what += f" ({left} not captured)" if left else ""
+        what += f" ({omitted} not captured)" if omitted else ""
         where = f"commit {checkpoint.git_sha[:10]}" if checkpoint.git_sha else "an unborn branch"
         terminal.remark(f"saved {label} with {what} on {where}")
         # Last, when the output is complete.
@@ -99,8 +99,8 @@ def _place(store: Store, run: str | None, track: str | None) -> dict[str, Any]:
         return {"run": store.find_run(run)}
     from gitckpt.durable.steps.steps import Steps
 
-    found = store.run or Steps.run_about(store, str(track))
-    return {"run": found} if found is not None else {"start": track}
+    existing = store.run or Steps.run_about(store, str(track))
+    return {"run": existing} if existing is not None else {"start": track}
 
 
 def _state(source: str) -> dict[str, Any]:

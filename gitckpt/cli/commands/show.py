@@ -137,10 +137,13 @@ def _print_files(store: Store, checkpoint: Checkpoint) -> None:
     if files is None:
         _print_line("files", "not captured: the commit stands for them")
         return
-    for one in files.submodules:
-        where = f"at {one.git_sha[:10]}" if one.git_sha else "on an unborn branch"
-        what = "with uncommitted changes" if one.dirty else "as committed"
-        _print_line("submodule", f"{one.path} {where}, {what}; git -C {shell_word(one.path)} ckpt show {one.checkpoint[: ids.SHORT]}")
+    for submodule in files.submodules:
+        where = f"at {submodule.git_sha[:10]}" if submodule.git_sha else "on an unborn branch"
+        what = "with uncommitted changes" if submodule.dirty else "as committed"
+        _print_line(
+            "submodule",
+            f"{submodule.path} {where}, {what}; git -C {shell_word(submodule.path)} ckpt show {submodule.checkpoint[: ids.SHORT]}",
+        )
     is_whole = True
     if files.degraded and files.tree is None:
         _print_line("files", f"not captured: {files.degraded}; the commit stands for them")
@@ -188,8 +191,8 @@ def _extras(store: Store, checkpoint: Checkpoint) -> Extras | None:
     try:
         return store.extras(checkpoint)
     except CkptError as error:
-        left = "files kept byte for byte, directories and modes are not listed"
-        terminal.warn(f"{error.message}: {left}; see what is wrong: git ckpt verify")
+        unlisted = "files kept byte for byte, directories and modes are not listed"
+        terminal.warn(f"{error.message}: {unlisted}; see what is wrong: git ckpt verify")
         return None
 
 

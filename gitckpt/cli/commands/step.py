@@ -78,7 +78,7 @@ def step(
 
     show prints all steps, next where the run goes on: the step, and behind a tab the first open task of the plan.
     """
-    told: dict[str, object] = {
+    given: dict[str, object] = {
         "--graph": graph,
         "--agent": agent,
         "--notes": notes,
@@ -97,7 +97,7 @@ def step(
         "--id": id_,
         "--force": force or None,
     }
-    _require_fitting(action, name, told, {"--plan": plan, "--resume-from": resume_from}, history=history)
+    _require_fitting(action, name, given, {"--plan": plan, "--resume-from": resume_from}, history=history)
     if run is not None and track is not None:
         raise UsageError("--run and --track exclude each other", hint="name the run by one of them")
     place = _Place(run, track)
@@ -113,7 +113,7 @@ def step(
             return
         from gitckpt.durable.steps.report import StepReport
 
-        said = StepReport(
+        step_report = StepReport(
             action=action,
             step=str(name),
             agent=agent,
@@ -131,7 +131,7 @@ def step(
             values=_values(set_ or []),
             force=force,
         )
-        _tell(steps.report(said, graph=graph, files=files, checkpoint_id=id_), said, place, as_json=as_json)
+        _tell(steps.report(step_report, graph=graph, files=files, checkpoint_id=id_), step_report, place, as_json=as_json)
 
 
 class _Place:
@@ -217,26 +217,26 @@ def _warn_of_files(checkpoint: Checkpoint) -> None:
 def _next(steps: Steps, place: _Place, plan: str | None, resume_from: str | None, *, as_json: bool) -> None:
     from gitckpt.durable.steps.graph import COMPLETE
 
-    found = steps.next(plan=plan, resume_from=resume_from)
+    next_step = steps.next(plan=plan, resume_from=resume_from)
     if as_json:
         _print_json(
             {
                 "run": steps.run,
-                "step": found.step,
-                "status": found.status,
-                "task": found.task,
-                "title": found.title,
-                "plan": found.plan,
-                "remarks": list(found.remarks),
+                "step": next_step.step,
+                "status": next_step.status,
+                "task": next_step.task,
+                "title": next_step.title,
+                "plan": next_step.plan,
+                "remarks": list(next_step.remarks),
             }
         )
     else:
-        terminal.out_row(word for word in (found.step, found.task) if word)
-    for remark in found.remarks:
+        terminal.out_row(word for word in (next_step.step, next_step.task) if word)
+    for remark in next_step.remarks:
         terminal.warn(place.advice(remark))
-    if found.step != COMPLETE:
-        title = f", at {found.title}" if found.title else ""
-        terminal.remark(f"{found.step} is {found.status}{title}")
+    if next_step.step != COMPLETE:
+        title = f", at {next_step.title}" if next_step.title else ""
+        terminal.remark(f"{next_step.step} is {next_step.status}{title}")
 
 
 def _show(steps: Steps, *, history: bool, as_json: bool) -> None:
@@ -334,13 +334,13 @@ def _print_json(document: dict[str, Any]) -> None:
 def _values(words: Sequence[str]) -> dict[str, Any]:
     import json
 
-    found = {}
+    values = {}
     for word in words:
         key, equals, value = word.partition("=")
         try:
             if not equals or not key:
                 raise ValueError("there is no key and no =")
-            found[key] = json.loads(value)
+            values[key] = json.loads(value)
         except (ValueError, RecursionError) as error:
             raise UsageError(f"{word!r} is not KEY=JSON: {error}", hint="write --set fixed=3, or a text: --set 'goal=\"login\"'") from None
-    return found
+    return values

@@ -163,16 +163,16 @@ def _annotated(function: Callable[..., int | None]) -> Callable[..., int | None]
 def _needed(words: Sequence[str]) -> Iterable[str]:
     from gitckpt.cli.parser.quick_table import BEFORE
 
-    at = quick.command_of(words)
+    index = quick.command_of(words)
     # Help and completion may be about any command.
-    if at == len(words) or words[at] == "complete" or quick.parse(BEFORE, words[:at]) is None:
+    if index == len(words) or words[index] == "complete" or quick.parse(BEFORE, words[:index]) is None:
         return COMMANDS
-    return [words[at]]
+    return [words[index]]
 
 
 def _split_paths(words: Sequence[str]) -> tuple[Sequence[str], Sequence[str]]:
-    at = quick.command_of(words)
-    if words[at : at + 1] != ["diff"] or "--" not in words[at:]:
+    index = quick.command_of(words)
+    if words[index : index + 1] != ["diff"] or "--" not in words[index:]:
         return words, []
-    dashes = words.index("--", at)  # the parser would drop the dashes, and their meaning
+    dashes = words.index("--", index)  # the parser would drop the dashes, and their meaning
     return words[:dashes], words[dashes + 1 :]

@@ -29,10 +29,10 @@ def call_of(words: Sequence[str]) -> Callable[[], int | None] | None:
         return options.print_version
     from gitckpt.cli.parser.quick_table import AFTER, BEFORE, FUNCTIONS
 
-    at = command_of(words)
-    name = words[at] if at < len(words) else ""
-    before = parse(BEFORE, words[:at])
-    after = parse(AFTER[name], words[at + 1 :]) if name in AFTER else None
+    index = command_of(words)
+    name = words[index] if index < len(words) else ""
+    before = parse(BEFORE, words[:index])
+    after = parse(AFTER[name], words[index + 1 :]) if name in AFTER else None
     if before is None or after is None:
         return None
 
@@ -53,33 +53,33 @@ def _note(found: dict[str, Any], syntax: options.Syntax, option: str, value: str
 
 def parse(syntax: options.Syntax, words: Sequence[str]) -> dict[str, Any] | None:
     """Return parameters and their values; None for words that Typer must parse."""
-    found: dict[str, Any] = {}
+    parameters: dict[str, Any] = {}
     places, rest = iter(syntax.arguments), iter(words)
     for word in rest:
         option, equals, value = word.partition("=")
         if syntax.words and (word == "--" or not word.startswith("-")):
-            found.setdefault(syntax.words, []).extend(rest if word == "--" else [word])
+            parameters.setdefault(syntax.words, []).extend(rest if word == "--" else [word])
         elif not word.startswith("-"):
             name = next(places, None)
             if name is None:
                 return None
-            found[name] = word
+            parameters[name] = word
         elif word in syntax.flags:
-            found[syntax.flags[word]] = True
+            parameters[syntax.flags[word]] = True
         elif word in syntax.values or word in syntax.lists:
             value = next(rest, "--")
             if value.startswith("-") and value != "-":
                 return None  # probably an option: the value is missing
-            _note(found, syntax, word, value)
+            _note(parameters, syntax, word, value)
         elif equals and option.startswith("--") and (option in syntax.values or option in syntax.lists):
-            _note(found, syntax, option, value)
+            _note(parameters, syntax, option, value)
         else:
             return None
-    if syntax.words and syntax.required and not found.get(syntax.words):
+    if syntax.words and syntax.required and not parameters.get(syntax.words):
         return None
-    if any(name not in found for name in syntax.arguments[: syntax.required]):
+    if any(name not in parameters for name in syntax.arguments[: syntax.required]):
         return None
     try:
-        return {name: syntax.readers[name](value) if name in syntax.readers else value for name, value in found.items()}
+        return {name: syntax.readers[name](value) if name in syntax.readers else value for name, value in parameters.items()}
     except UsageError:
         return None  # Typer reports errors in order
