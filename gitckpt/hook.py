@@ -1,7 +1,7 @@
-"""What the installed hooks call. It never fails a commit, never hides a failure, and is too fast to notice.
+"""Entry point of the hooks: never fails a commit, never hides a failure.
 
-Python without `site`, none of the packages this project depends on, one git process: everything imported here is measured
-(`benchmarks/`, and a test of the module list). What only some calls need is imported there.
+It runs without `site` and without third-party packages, with one git process. `benchmarks/`
+measures every import here, and a test checks the module list. Imports for few calls are local.
 """
 
 from __future__ import annotations
@@ -27,24 +27,24 @@ _BOOTSTRAP = "import sys; sys.path.insert(0, sys.argv.pop(1)); from gitckpt.hook
 
 
 def run(argv: Sequence[str]) -> NoReturn:
-    """Does as `main`, and ends the process without the clean-up that Python does for programs that go on."""
+    """Run `main`, then exit without Python's clean-up."""
     if argv and argv[0] in _ENDS:
         import gc
 
-        gc.disable()  # it would look through what is being imported again and again, a twentieth of the time, and free nothing
+        gc.disable()  # it takes 5 % of the time here, and frees nothing
     code = main(argv)
     sys.stderr.flush()
     os._exit(code)
 
 
 def main(argv: Sequence[str]) -> int:
-    """Does what is due at an event. Errors are one line on standard error and an entry in the log.
+    """Handle one event. An error is one line on standard error and an entry in the log.
 
     Args:
-        argv: the event, then what git passed to the hook.
+        argv: the event, then the arguments that git passed to the hook.
 
     Returns:
-        0, always: what went wrong here is no reason to fail what the user does.
+        Always 0: a failure here is no reason to fail the user's git command.
     """
     if os.environ.get("GITCKPT_SKIP", "0") not in ("", "0"):
         return 0
@@ -67,7 +67,7 @@ def main(argv: Sequence[str]) -> int:
             _follow_up(repository, "")
         elif _is_due(repository, event, argv[1:]):
             if event == "post-rewrite":
-                _carry_links(repository, argv[1:])  # before the record writes them, as git has copied the notes already
+                _carry_links(repository, argv[1:])  # before the record: git has copied the notes
             checkpoint_id = _record(repository, event, *argv[1:2] if event == "post-commit" else ())
             failed = "the checkpoint is recorded; what follows it was not done"
             _follow_up(repository, checkpoint_id)
@@ -85,19 +85,19 @@ def main(argv: Sequence[str]) -> int:
 
 
 def _follow_up(repository: Repository, checkpoint_id: str) -> None:
-    """Does what is due after a checkpoint was recorded."""
     if _wants_maintenance(repository):
-        if os.path.exists(os.path.join(repository.common_dir, "shallow")):  # a gc may be the next command
+        # The next command may be a gc, which would delete what a shallow clone keeps by no ref.
+        if os.path.exists(os.path.join(repository.common_dir, "shallow")):
             from gitckpt.store.retention import maintenance
 
             maintenance.settle(repository)
         _start_maintenance(repository)
-    elif checkpoint_id.startswith("00"):  # one in 256: looking each time would take time, too
+    elif checkpoint_id.startswith("00"):  # one in 256: the check itself takes time
         _detach(repository, PACK)
 
 
 def _is_due(repository: Repository, event: str, args: Sequence[str]) -> bool:
-    """Tells whether this event ends something: inside a rebase, `am` or bisect nothing is recorded until its end."""
+    # Inside a rebase, `am` or bisect, nothing is recorded until its end.
     return _ENDS[event](repository, repository.operation(), args[0] if args else "")
 
 
@@ -106,7 +106,7 @@ def _is_commit(_: Repository, under_way: str | None, __: str) -> bool:
 
 
 def _is_merge(_: Repository, under_way: str | None, is_squash: str) -> bool:
-    return is_squash != "1" and under_way not in _DEFERRING  # a squash commits nothing
+    return is_squash != "1" and under_way not in _DEFERRING  # a squash makes no commit
 
 
 def _is_rebase(repository: Repository, __: str | None, command: str) -> bool:
@@ -114,7 +114,8 @@ def _is_rebase(repository: Repository, __: str | None, command: str) -> bool:
         return False
     from gitckpt.git.worktree import operation
 
-    return operation.has_moved(repository)  # git tells of one with `--exec` also where nothing was rewritten
+    # git calls post-rewrite for a rebase with `--exec` even if nothing was rewritten.
+    return operation.has_moved(repository)
 
 
 def _is_last_patch(repository: Repository, under_way: str | None, _: str) -> bool:
@@ -125,8 +126,8 @@ def _is_last_patch(repository: Repository, under_way: str | None, _: str) -> boo
     return operation.is_last_patch(repository)
 
 
+# Event -> whether it records a checkpoint, by the operation in progress and git's first argument.
 _ENDS = {"post-commit": _is_commit, "post-merge": _is_merge, "post-applypatch": _is_last_patch, "post-rewrite": _is_rebase}
-"""Event at which a checkpoint is recorded → tells whether it ends something, by what is under way and what git passed to the hook."""
 _GC = "pre-auto-gc"
 _KNOWN = (*_ENDS, _GC, MAINTAIN, PACK, KEEP_UP)
 _FAILURES = {
@@ -138,22 +139,23 @@ _FAILURES = {
 
 
 def _here() -> Repository:
-    """Returns the repository that git runs the hook for.
+    """Return the repository that git runs the hook for.
 
-    Git starts hooks at the top of the worktree, or in a bare repository, and sets `GIT_DIR` where that does not say it all (githooks(5)).
+    git starts hooks at the top of the worktree, or in a bare repository. It sets `GIT_DIR` where
+    that does not suffice (githooks(5)).
 
     Raises:
-        RepositoryError: it is somebody else's, and git refuses it.
+        RepositoryError: another user owns it, and git refuses it.
     """
     from gitckpt.git.repository import Repository, discover
 
     git_dir = os.environ.get("GIT_DIR", "")
     if not git_dir and not _is_own(".git"):
-        return discover()  # git says whether it is to be trusted (git-config(1), `safe.directory`), and who
+        return discover()  # git decides whether to trust it (git-config(1), `safe.directory`)
     git_dir = git_dir or ".git"
     if os.path.isfile(git_dir):
         git_dir = _named_by(git_dir)
-    elif os.path.islink(git_dir):  # as git-annex makes it in a linked worktree
+    elif os.path.islink(git_dir):  # git-annex makes one in a linked worktree
         git_dir = os.path.realpath(git_dir)
     if os.path.isfile(os.path.join(git_dir, "HEAD")):
         return Repository(os.path.abspath(git_dir), None)
@@ -161,7 +163,7 @@ def _here() -> Repository:
 
 
 def _is_own(dot_git: str) -> bool:
-    """Tells whether a worktree, its `.git` and the directory that this names are ours, as git wants it before it obeys what they say."""
+    """Check the owner of a worktree, its `.git` and its git directory, as git does."""
     named = [_named_by(dot_git)] if os.path.isfile(dot_git) else [os.path.realpath(dot_git)]
     places = [os.curdir, dot_git, *named]
     try:
@@ -176,7 +178,6 @@ def _named_by(dot_git: str) -> str:
 
 
 def _branch(repository: Repository, event: str) -> str | None:
-    """Returns the branch that HEAD points to; None when detached."""
     target = repository.head_ref()
     if not target and event == "post-rewrite":
         from gitckpt.git.worktree import operation
@@ -191,8 +192,8 @@ def _record(repository: Repository, event: str, revision: str = "HEAD") -> str:
 
     objects = Plumbing(repository)
     refs = Refs(repository, lambda path: _clear(repository, event, path))
-    if not repository.is_linked:  # such a worktree may be that of a run, whose store starts another one
-        refs.warm_up()  # it starts while we go on
+    if not repository.is_linked:  # else a run may have it, whose store starts its own process
+        refs.warm_up()  # the process starts in the background
     from gitckpt.model import document, ids, times
     from gitckpt.store.records import layout
     from gitckpt.store.records.recorder import Proposal, Recorder
@@ -232,21 +233,19 @@ def _record(repository: Repository, event: str, revision: str = "HEAD") -> str:
 
 
 def _clear(repository: Repository, event: str, path: str) -> bool:
-    """Removes locks that were left on refs of ours, and says so; tells whether the one that was in the way is gone."""
     from gitckpt.store.records import heads
 
     return heads.clear(repository, lambda sentence: _report(repository, event, sentence), path)
 
 
 def _carry_links(repository: Repository, args: Sequence[str]) -> None:
-    """Lets links that wait follow rewritten commits, as git lets those do that are in the notes."""
     from gitckpt.store import notes
 
     notes.carry(repository, args[0] if args else "")
 
 
 def _extend_run(repository: Repository, message: str | None, event: str) -> str | None:
-    """Records a checkpoint that extends the run whose worktree this is, and holds what is not committed yet.
+    """Record a checkpoint with uncommitted files in the run that has this worktree.
 
     Returns:
         Its id; None where this is no run's worktree, or its run is gone.
@@ -261,7 +260,7 @@ def _extend_run(repository: Repository, message: str | None, event: str) -> str 
     from gitckpt.store.snapshot.limits import MORE_TIME
     from gitckpt.store.worktrees import ownership
 
-    gc.enable()  # whoever looks at all files may need what is freed
+    gc.enable()  # a scan of all files may need the memory
     owner = ownership.owner(repository)
     if owner is None or owner.run is None:
         return None
@@ -270,26 +269,26 @@ def _extend_run(repository: Repository, message: str | None, event: str) -> str 
         return None
     here = Repository(repository.git_dir, os.getcwd(), repository.object_format)
     with Checkpoints(here, adapter="plumbing") as store:
-        found = settings.read(here)
-        limits = found.limits.automatic()
-        if found.problem:
-            _report(repository, event, found.problem)
-        if found.notice:
-            _report(repository, event, found.notice)
+        config = settings.read(here)
+        limits = config.limits.automatic()
+        if config.problem:
+            _report(repository, event, config.problem)
+        if config.notice:
+            _report(repository, event, config.notice)
         guard = store.leases.bound(owner.run)
         how: dict[str, Any] = {"message": message, "trigger": _trigger(event), "limits": limits, "without_files": _WITHOUT_FILES}
         try:
-            made = store.save(_PHASE, run=owner.run, guard=guard, **how)
+            checkpoint = store.save(_PHASE, run=owner.run, guard=guard, **how)
         except WorktreeError as error:
             _report(repository, event, f"the checkpoint holds no uncommitted files: {error.message}")
             return store.record(_PHASE, run=owner.run, message=message, trigger=_trigger(event), guard=guard).id
         except LeaseLost as error:
             _report(repository, event, f"this checkpoint stands alone: {error.message}")
-            made = store.save(_PHASE, **how)
-        if made.worktree is not None and made.worktree.degraded:
+            checkpoint = store.save(_PHASE, **how)
+        if checkpoint.worktree is not None and checkpoint.worktree.degraded:
             cure = f"record them now: git ckpt save; {MORE_TIME}"
-            _report(repository, event, f"the checkpoint holds no uncommitted files: {made.worktree.degraded}; {cure}")
-        return made.id
+            _report(repository, event, f"the checkpoint holds no uncommitted files: {checkpoint.worktree.degraded}; {cure}")
+        return checkpoint.id
 
 
 def _trigger(event: str) -> str:
@@ -297,7 +296,7 @@ def _trigger(event: str) -> str:
 
 
 def _subject(commit: bytes) -> str:
-    """Returns the subject of a commit as `git log --format=%s` prints it: the first paragraph on one line."""
+    """Return the subject of a commit as `git log --format=%s` prints it."""
     head, _, body = commit.partition(b"\n\n")
     encoding = "utf-8"
     for line in head.split(b"\n"):
@@ -311,15 +310,19 @@ def _subject(commit: bytes) -> str:
 
 
 def keep_up(repository: Repository, settle: Callable[[], None]) -> None:
-    """Starts maintenance for a command that records, once it is due: a day after the first such command, where none ever ran.
+    """Start maintenance for a command that records, once it is due.
 
-    Where history is cut off, `settle` has refs keep what is below, as a gc may be the next command. What fails is said, and in the log.
+    It is due a day after the first such command where it never ran. Failures go to standard error
+    and the log.
+
+    Args:
+        settle: lets refs keep what is below where history is cut off: a gc may be the next command.
     """
     from gitckpt.store.records import layout
 
     try:
         if not os.path.exists(os.path.join(repository.private_dir, layout.MAINTAINED)):
-            from gitckpt.store.retention import maintenance  # once in the life of a repository
+            from gitckpt.store.retention import maintenance  # once per repository
 
             maintenance.expect(repository)
         elif _wants_maintenance(repository):
@@ -331,11 +334,12 @@ def keep_up(repository: Repository, settle: Callable[[], None]) -> None:
 
 
 def _wants_maintenance(repository: Repository) -> bool:
-    """Tells whether a day has passed, a clock was wrong, or history was cut off (`git fetch --depth`): no ref keeps what is below that."""
     import time
 
     from gitckpt.store.records import layout
 
+    # Also due: the clock went back, or history was cut off since (`git fetch --depth`), below which
+    # no ref keeps commits.
     try:
         started, now = os.stat(os.path.join(repository.private_dir, layout.MAINTAINED)).st_mtime, time.time()
     except FileNotFoundError:
@@ -345,34 +349,31 @@ def _wants_maintenance(repository: Repository) -> bool:
 
 
 def _start_maintenance(repository: Repository) -> None:
-    """Starts expiry, and what else is due once a day."""
     from gitckpt.git.files import premises
     from gitckpt.store.records import layout
 
     path = os.path.join(repository.make_private_dir(), layout.MAINTAINED)
     with open(path, "wb", opener=premises.create):
         pass
-    os.utime(path)  # an empty file that is made empty keeps its time on some file systems
+    os.utime(path)  # some file systems keep the time of an empty file that is truncated
     _detach(repository, MAINTAIN)
 
 
 def _detach(repository: Repository, task: str) -> None:
-    """Starts a task in a process of its own, which nobody waits for."""
     package_dir = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
     env = environment({"GIT_DIR": repository.git_dir})
     detach([sys.executable, "-I", "-S", "-c", _BOOTSTRAP, package_dir, task], env)
 
 
 def _report(repository: Repository | None, event: str, sentence: str, bug: Exception | None = None) -> None:
-    """Says on standard error what went wrong, in one line, and writes it into the log; of a bug only where it arose."""
     if event not in (MAINTAIN, PACK):
         _say(f"gitckpt: {event}: {sentence}")
     if repository is not None:
         try:
-            from gitckpt.store import log  # with no descriptor left, even that fails
+            from gitckpt.store import log  # fails as well if no descriptor is left
 
-            said = sentence if bug is None else f"{sentence.partition(': ')[0]}\n{log.trace(bug)}"
-            log.append(repository, f"{event if event in _KNOWN else 'an unknown event'}: {said}")
+            entry = sentence if bug is None else f"{sentence.partition(': ')[0]}\n{log.trace(bug)}"
+            log.append(repository, f"{event if event in _KNOWN else 'an unknown event'}: {entry}")
         except (CkptError, OSError, ImportError) as error:
             _say(f"gitckpt: {event}: nor could the log be written: {error}")
 

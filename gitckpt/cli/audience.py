@@ -1,4 +1,4 @@
-"""Tells the person at the terminal what a run does, and asks where it pauses."""
+"""Show a run's progress at the terminal, and ask what to do where it pauses."""
 
 from __future__ import annotations
 
@@ -20,56 +20,50 @@ _ANSWERS = {"": CONTINUE, "c": CONTINUE, "continue": CONTINUE, "r": REVISE, "rev
 
 @contextlib.contextmanager
 def _heard(stream: int = _STDERR) -> Iterator[None]:
-    """Lets a run go on where nobody listens any more, as when its output goes to `head`: what was not said is lost, the work is not."""
     try:
         yield
-    except OSError:
+    except OSError:  # the reader is gone, such as `head`: the output is lost, but the run goes on
         null = os.open(os.devnull, os.O_WRONLY)
         os.dup2(null, stream)
         os.close(null)
 
 
 class Terminal(Observer):
-    """The person at the terminal, who may have left.
-
-    Attributes:
-        run: the run that is driven; None until it is known.
-    """
+    """An observer that prints to the terminal, which may be closed meanwhile."""
 
     def __init__(self) -> None:
-        self.run: str | None = None
+        self.run: str | None = None  # None until the run is known
         self._phase = ""
         self._at_line_start = True
         self._printed = False
         self._shows_progress = False
-        self._rest = b""
-        """The beginning of a character of which the end is still to come."""
+        self._rest = b""  # the first bytes of an incomplete character
 
     def started(self, run: str) -> None:
-        """Prints the id of the run, the result of the command, at once: whoever started it may want to know it while it goes on."""
+        """Print the id of the run at once: the caller may need it while the run goes on."""
         self.run = run
         with _heard(_STDOUT):
             terminal.out_bytes(f"{run}\n".encode())
 
     def warn(self, sentence: str) -> None:
-        """Something went wrong that does not end the run."""
+        """Print a warning."""
         with _heard():
             terminal.warn(sentence)
 
     def remark(self, line: str) -> None:
-        """Something is to be told."""
+        """Print a remark."""
         with _heard():
             terminal.remark(line)
 
     def begins(self, phase: str, attempt: int, number: int, total: int) -> None:
-        """A phase begins."""
+        """Print that a phase begins."""
         self._phase = phase
         again = f" (attempt {attempt})" if attempt > 1 else ""
         self.remark(f"[{number}/{total}] {self._phase}{again}")
         self._at_line_start, self._printed = True, False
 
     def output(self, data: bytes) -> None:
-        """A command printed something."""
+        """Pass on what a command prints."""
         self._clear()
         data, self._rest = _whole(self._rest + data)
         with _heard():
@@ -77,14 +71,14 @@ class Terminal(Observer):
         self._at_line_start, self._printed = data.endswith(b"\n"), True
 
     def tick(self, seconds: float) -> None:
-        """A command has been running for so long."""
+        """Show how long a command has been running."""
         if seconds >= _QUIET_FOR and self._at_line_start:
             self._shows_progress = True
             with _heard():
                 terminal.progress(f"… {self._phase}: {length(seconds)}")
 
     def ended(self, phase: str, status: str, seconds: float | None) -> None:
-        """A phase ended."""
+        """Print how a phase ended."""
         took = f" after {length(seconds)}" if seconds is not None else ""
         self._clear()
         if self._rest:
@@ -96,21 +90,20 @@ class Terminal(Observer):
         self.remark(f"      {phase}: {status}{took}")
 
     def _clear(self) -> None:
-        """Takes the line that shows progress away; what a command has printed of a line stays."""
         if self._shows_progress:
             self._shows_progress = False
             with _heard():
                 terminal.progress("")
 
     def ask(self, phase: str) -> tuple[str, str]:
-        """Returns what to do after a phase, and what is to be revised; without anybody to ask, the run is left."""
+        """Ask what to do after a phase, and what to revise; without a terminal, exit."""
         if not terminal.may_ask():
             return EXIT, ""
         while True:
-            said = terminal.ask(f"{phase} is complete. [c]ontinue, [r]evise, re[s]tart it, or [e]xit? ")
-            if said is None or said.lower() in ("e", "exit"):
+            reply = terminal.ask(f"{phase} is complete. [c]ontinue, [r]evise, re[s]tart it, or [e]xit? ")
+            if reply is None or reply.lower() in ("e", "exit"):
                 return EXIT, ""
-            answer = _ANSWERS.get(said.lower())
+            answer = _ANSWERS.get(reply.lower())
             if answer == REVISE:
                 return answer, _lines("What shall be revised? An empty line ends it.")
             if answer is not None:
@@ -118,7 +111,7 @@ class Terminal(Observer):
 
 
 def _whole(data: bytes) -> tuple[bytes, bytes]:
-    """Return what is whole characters of UTF-8, and the beginning of another one behind them."""
+    """Split bytes into whole UTF-8 characters and the start of another one."""
     for size in range(1, min(len(data), 3) + 1):
         lead = data[-size]
         if lead >= 0xC0:
@@ -130,7 +123,7 @@ def _whole(data: bytes) -> tuple[bytes, bytes]:
 
 
 def length(seconds: float) -> str:
-    """Returns a length of time as people write it: 0.3s, 42s, 3m12s, 2h05m."""
+    """Return a duration for people: 0.3s, 42s, 3m12s, 2h05m."""
     if seconds < 9.95:
         return f"{seconds:.1f}s"
     whole = round(seconds)

@@ -1,4 +1,4 @@
-"""What `run`, `resume`, `loop` and `review` have in common: a run is driven for the person at the terminal, who is told of its end."""
+"""Drive a run for `run`, `resume`, `loop` and `review`, and print how it ended."""
 
 from __future__ import annotations
 
@@ -19,32 +19,18 @@ if TYPE_CHECKING:
 
 
 def inputs(words: Sequence[str]) -> dict[str, str]:
-    """Returns inputs by name.
-
-    Args:
-        words: each `NAME=VALUE`.
-
-    Raises:
-        UsageError: one is not.
-    """
-    found = {}
+    """Return inputs by name from words of the form `NAME=VALUE`."""
+    values = {}
     for word in words:
         name, equals, value = word.partition("=")
         if not equals or not name:
             raise UsageError(f"{word!r} is not NAME=VALUE", hint='write it as: -i question="what is it?"')
-        found[name] = value
-    return found
+        values[name] = value
+    return values
 
 
 def drive(go: Callable[[Terminal], Outcome]) -> int:
-    """Lets a run be driven, says how far it came, and returns the exit code.
-
-    Args:
-        go: drives it, and tells the person at the terminal.
-
-    Raises:
-        CkptError: whatever `go` raises.
-    """
+    """Drive a run by `go`, print how far it came, and return the exit code."""
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, _interrupt)
     person = Terminal()

@@ -1,4 +1,4 @@
-"""Runs `git ckpt`, and is the one place where its errors end."""
+"""Run `git ckpt`: the one place that turns errors into messages and exit codes."""
 
 from __future__ import annotations
 
@@ -15,16 +15,17 @@ from gitckpt.model.errors import CkptError
 BUG = 3
 _INTERRUPTED = 130
 
+# By number: a file that is opened gets the lowest free one.
 _STREAMS = ("stdin", "stdout", "stderr")
-"""In the order of their numbers: who opens a file gets the lowest one that is free."""
 
+# Errors that the system may raise in any program; others are bugs.
 _NOT_OURS = (
     *(errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM, errno.EIO),
     *(errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EISDIR, errno.ENOTDIR, errno.ENAMETOOLONG, errno.ELOOP),
 )
-"""What the system may refuse to any program; any other such error is a case that we should have foreseen."""
 
 
+# Texts of system errors, in Python's words or git's, and their cures.
 _CURES = (
     ((os.strerror(errno.ENOSPC), os.strerror(errno.EDQUOT), "Out of diskspace"), "make room on the disk"),
     (("ermission denied", "insufficient permission", os.strerror(errno.EROFS)), "make it writable for you"),
@@ -37,7 +38,6 @@ _CURES = (
     # git does not say why.
     (("couldn't write", "couldn't set", "nable to write", "failed to write"), "see whether there is room on the disk, and it is sound"),
 )
-"""What the system says, in our words or git's, and what helps."""
 
 _DONE = "what was recorded or changed by then is: git ckpt list shows it; see to where the output goes"
 _KILLED = "git was killed, and no harm is done: run the command again"
@@ -45,13 +45,12 @@ _AGAIN = "run the command again; if it fails again, see what is wrong: git ckpt 
 
 
 def run(argv: list[str] | None = None) -> int:
-    """Runs one command.
+    """Run one command and return the exit code.
+
+    Codes: 0 done, 1 failed, 2 usage, 3 bug, and those of the errors.
 
     Args:
-        argv: what follows `git ckpt`; by default the process's own arguments.
-
-    Returns:
-        The exit code (DESIGN: 0 done, 1 failed, 2 usage, 3 bug, and those of the errors).
+        argv: the arguments after `git ckpt`; by default those of the process.
     """
     _prepare_streams()
     argv = sys.argv[1:] if argv is None else argv
@@ -75,7 +74,7 @@ def _run(argv: list[str]) -> int:
         terminal.explain("")
         return _INTERRUPTED
     except BrokenPipeError:
-        # Whoever read our output has seen enough, as `head` does.
+        # The reader of the output has closed it, such as `head`.
         _discard_output()
         return 0
     except OSError as error:
@@ -87,7 +86,7 @@ def _run(argv: list[str]) -> int:
         _discard_output()
         message = f"{error.filename}: {error.strerror}" if error.filename else str(error.strerror)
         return terminal.fail(CkptError(message, hint=_sandbox_cure(message) or _cure(message) or _AGAIN))
-    except Exception as error:  # noqa: BLE001 - the end of the line: what nobody foresaw
+    except Exception as error:  # noqa: BLE001 - the last handler: a bug
         return _bug(error, argv)
 
 
@@ -101,7 +100,6 @@ def _perform(argv: list[str]) -> int:
 
 
 def _cure(message: str) -> str | None:
-    """Returns what helps against what the system refused, in our words or git's."""
     if "killed by signal" in message:
         return _KILLED
     for reasons, cure in _CURES:
@@ -111,7 +109,7 @@ def _cure(message: str) -> str | None:
 
 
 def _sandbox_cure(message: str) -> str | None:
-    """Returns what helps where the sandbox of Codex keeps the repository from being written, which no permission cures."""
+    """Return the cure where Codex's sandbox makes the repository read-only."""
     if os.strerror(errno.EROFS) not in message or not any(name.startswith("CODEX_SANDBOX") for name in os.environ):
         return None
     from gitckpt.git.repository import discover
@@ -126,8 +124,7 @@ def _sandbox_cure(message: str) -> str | None:
 
 
 def _next(error: CkptError) -> str | None:
-    """Returns what to do after git failed at something for a reason that nobody foresaw, or was killed."""
-    from gitckpt.git.process import GitError  # here, as --version needs nothing of git
+    from gitckpt.git.process import GitError  # here: --version needs no git
 
     if not isinstance(error, GitError):
         return None
@@ -135,35 +132,35 @@ def _next(error: CkptError) -> str | None:
 
 
 def _prepare_streams() -> None:
-    """Escapes what a terminal's character set lacks: an old locale is no reason to end in the middle of a listing.
+    """Escape characters that the locale's character set lacks; reopen closed streams.
 
-    In the place of a stream that was closed comes the null device, as with git: a daemon saves like anybody else, and no file of ours gets
-    the number that what we start writes its errors to.
+    A closed stream becomes the null device, as in git. Otherwise a file that gitckpt opens would
+    get the number to which child processes write their errors.
     """
     for name in _STREAMS:
         if getattr(sys, name) is None:
             null = os.open(os.devnull, os.O_RDWR)
             os.set_inheritable(null, True)
-            setattr(sys, name, open(null, "r" if name == "stdin" else "w", encoding="utf-8"))  # noqa: SIM115 - as long as we live
+            setattr(sys, name, open(null, "r" if name == "stdin" else "w", encoding="utf-8"))  # noqa: SIM115 - until exit
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
 
 
 def _is_of_output(error: OSError) -> bool:
-    """Tells whether an error is that of writing standard output, by who raised it: it is written when all else is done."""
-    at = error.__traceback__
-    while at is not None and at.tb_next is not None:
-        at = at.tb_next
-    return at is not None and at.tb_frame.f_globals["__name__"] in (terminal.__name__, __name__)
+    # By its origin: output is written when all else is done.
+    trace = error.__traceback__
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    return trace is not None and trace.tb_frame.f_globals["__name__"] in (terminal.__name__, __name__)
 
 
 def _discard_output() -> None:
-    """Lets go of what standard output still holds: Python must not fail anew when it flushes at its end."""
     try:
         null = os.open(os.devnull, os.O_WRONLY)
     except OSError:
-        return  # too many files are open: what has failed was said
+        return  # too many files are open, and the error was printed
+    # Otherwise Python fails again when it flushes at exit.
     os.dup2(null, sys.stdout.fileno())
     os.close(null)
 
@@ -186,7 +183,7 @@ def _bug(error: Exception, argv: list[str]) -> int:
 
 
 def _command(argv: list[str]) -> str:
-    """Returns the name of the command that was called, without a word of what it was called with."""
     from gitckpt.cli.parser.commands import COMMANDS
 
+    # Without arguments: they may be private.
     return next((word for word in argv if word in COMMANDS), "…")

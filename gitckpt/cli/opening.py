@@ -1,4 +1,4 @@
-"""How a command opens the store: through git's own processes, as importing libgit2 would cost more than one command does."""
+"""Open the store through git's own processes: importing libgit2 takes longer."""
 
 from __future__ import annotations
 
@@ -16,34 +16,35 @@ if TYPE_CHECKING:
     from gitckpt.store.store import Store
 
 
-# Whether a login shell finds `git-ckpt`: agents such as Codex run their commands in one, whose profile may set PATH anew.
+# Whether a login shell finds `git-ckpt`.
 
 
 PROGRAM, CODEX = "git-ckpt", "codex"
 
 _SHELLS = ("sh", "bash", "dash", "ksh", "zsh")
+# Seconds for the profile of the user's shell.
 _PATIENCE = 5.0
-"""In seconds, for the person's own profile."""
 
 
 def advice() -> str | None:
-    """Returns the sentence that says what helps where a login shell of this person does not find the program.
+    """Return the advice for Codex if a login shell does not find `git-ckpt`.
 
-    None where it does, where git has an alias for it, where there is no Codex, or where nothing can be said: there is no `SHELL` that is a
-    shell, or the program is not on PATH itself. What the shell does takes a few milliseconds, or as long as its profile.
+    Codex runs commands in a login shell, whose profile may set PATH. None where the shell finds it,
+    git has an alias for it, Codex is missing, or the answer is unknown (`SHELL` is unset or no
+    shell, the program is not on PATH). It takes a few milliseconds, or as long as the profile.
     """
     import shutil
 
     shell = os.environ.get("SHELL", "")
-    found = shutil.which(PROGRAM)
-    if found is None or shutil.which(CODEX) is None or os.path.basename(shell) not in _SHELLS or not os.access(shell, os.X_OK):
+    program = shutil.which(PROGRAM)
+    if program is None or shutil.which(CODEX) is None or os.path.basename(shell) not in _SHELLS or not os.access(shell, os.X_OK):
         return None
     try:
         if not process.run([process.git_executable(), "config", "--get", "alias.ckpt"]).code or _finds(shell):
             return None
-    except CkptError:  # a profile that waits for something, or a shell that does not start: then nothing is known
+    except CkptError:  # the profile waits for input, or the shell does not start
         return None
-    alias = shlex.quote(f"!{os.path.abspath(found)}")
+    alias = shlex.quote(f"!{os.path.abspath(program)}")
     return (
         f"a login shell, in which Codex runs its commands, does not find {PROGRAM}; git finds it by: git config --global alias.ckpt {alias}"
     )
@@ -54,19 +55,15 @@ def _finds(shell: str) -> bool:
     return child.communicate(deadline=time.monotonic() + _PATIENCE).code == 0
 
 
-# How a command opens the store: through git's own processes, as importing libgit2 would cost more than one command does.
+# Opening the store.
 
 
 def open_store(*, to_capture: bool = False, any_git: bool = False) -> Store:
-    """Returns the store of the repository that the current directory is in.
+    """Open the store of the repository around the current directory.
 
     Args:
-        to_capture: whether the worktree is going to be captured: git begins to look at it while Python still imports.
+        to_capture: whether the worktree is captured: git starts to scan it while Python imports.
         any_git: whether a git that is too old will do.
-
-    Raises:
-        RepositoryError: there is none, git refuses it, or git is too old.
-        WorktreeError: the index cannot be copied.
     """
 
     def import_what_comes_next() -> None:
@@ -87,11 +84,11 @@ def open_store(*, to_capture: bool = False, any_git: bool = False) -> Store:
     from gitckpt.store.log import Listener
     from gitckpt.store.store import Store
 
-    told: set[str] = set()
+    warned: set[str] = set()
 
     def tell(sentence: str) -> None:
-        if sentence not in told:  # the stores of other worktrees and threads may have the same to say
-            told.add(sentence)
+        if sentence not in warned:  # stores of other worktrees and threads may repeat it
+            warned.add(sentence)
             terminal.warn(sentence)
 
     listener = Listener(tell, terminal.progress)

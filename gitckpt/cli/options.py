@@ -1,4 +1,4 @@
-"""What both doors of the command line share: what a command may be followed by, what the options before it do, what a number is."""
+"""Command line parts that Typer and the quick parser share."""
 
 from __future__ import annotations
 
@@ -13,20 +13,19 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Container, Mapping, Sequence
 
 VERSION = "--version"
-"""Prints the version, in place of a command."""
 
 
 class Syntax:
-    """What may follow a command; what is left out has the default of the command's function.
+    """The options and arguments of a command; its function has the defaults.
 
     Attributes:
-        arguments: the parameters that are given by position.
-        required: how many of these must be given.
-        words: instead, the parameter that takes all that is given by position, at least `required`.
-        flags: option → the parameter that becomes true.
-        values: option → the parameter that becomes the next word.
-        lists: option that may be given again → the parameter that has each next word.
-        readers: parameter → what makes a value of that word; by default the word is the value.
+        arguments: positional parameters.
+        required: how many of them must be given.
+        words: instead, the parameter that takes all positional words, at least `required`.
+        flags: option -> the parameter that becomes true.
+        values: option -> the parameter that takes the next word.
+        lists: repeatable option -> the parameter that collects the next words.
+        readers: parameter -> the function that converts its word; by default none.
     """
 
     def __init__(
@@ -50,28 +49,20 @@ class Syntax:
 
 
 def command_of(words: Sequence[str], valued: Container[str]) -> int:
-    """Returns where in a command line the command stands; the length of the line where there is none.
+    """Return the index of the command in a command line; its length without one.
 
     Args:
-        words: what follows `git ckpt`.
-        valued: the options before the command that take a value.
+        words: the arguments after `git ckpt`.
+        valued: options before the command that take a value.
     """
-    at = 0
-    while at < len(words) and words[at].startswith("-"):
-        at += 2 if words[at] in valued else 1
-    return min(at, len(words))
+    index = 0
+    while index < len(words) and words[index].startswith("-"):
+        index += 2 if words[index] in valued else 1
+    return min(index, len(words))
 
 
 def apply(quiet: bool = False, directory: str | None = None) -> None:
-    """Does what the options before the command say.
-
-    Args:
-        quiet: whether remarks are left out.
-        directory: where to work, if not here.
-
-    Raises:
-        RepositoryError: the directory cannot be entered.
-    """
+    """Apply the options before the command."""
     terminal.Verbosity.quiet = quiet
     if directory is not None:
         try:
@@ -81,16 +72,12 @@ def apply(quiet: bool = False, directory: str | None = None) -> None:
 
 
 def print_version() -> None:
-    """Prints which version this is."""
+    """Print the version."""
     terminal.out(f"gitckpt {__version__}")
 
 
 def count(text: str) -> int:
-    """Returns a number that a person typed.
-
-    Raises:
-        UsageError: it is not a whole number, or below 0.
-    """
+    """Return a whole number that a person typed."""
     if text.removeprefix("-").isdigit() and text.startswith("-"):
         raise UsageError(f"{text} must be 0 or more", hint="write a whole number, such as 20")
     if not (text.isascii() and text.isdigit() and len(text) < 19):

@@ -1,7 +1,7 @@
-"""The one door to the terminal: results on standard output, everything else on standard error.
+"""Print to the terminal: results on standard output, all else on standard error.
 
-Any text may come from a checkpoint that was fetched, from a file name or from git, and by the time that it gets here nobody can tell. So
-every `str` is made harmless, as the last thing before it is written; only what this module has made itself (`Shown`) is written as it is.
+Text may come from a fetched checkpoint, a file name or git. So each `str` is escaped just before it
+is written; only `Shown`, which this module alone makes, is written as it is.
 """
 
 from __future__ import annotations
@@ -21,12 +21,9 @@ if TYPE_CHECKING:
     from gitckpt.model.errors import CkptError
 
 
-# The one door to the terminal: results on standard output, everything else on standard error.
-
-
 _BOLD, _RED, _GREEN, _YELLOW, _CYAN, _RESET = "\033[1m", "\033[31m", "\033[32m", "\033[33m", "\033[36m", "\033[0m"
+# Prefixes of lines in a patch, and their styles, as git has them by default.
 _PATCH = (*((word, _BOLD) for word in ("diff ", "index ", "--- ", "+++ ")), ("@@", _CYAN), ("+", _GREEN), ("-", _RED))
-"""How lines of a patch begin, and how they are shown, as git does it by default."""
 
 _GAP = "  "
 _NARROWEST = 8
@@ -34,37 +31,27 @@ _TICK = 1.0
 
 
 class Verbosity:
-    """What the options of every command say.
+    """State of the output."""
 
-    Attributes:
-        shown: when the line of progress was shown (`time.monotonic`); 0 for none.
-        quiet: whether remarks are left out.
-        is_asking: whether somebody is asked something, and no progress is shown over the question.
-    """
-
-    shown = 0.0
+    shown = 0.0  # when the progress line was written (`time.monotonic`); 0 for none
     quiet = False
-    is_asking = False
+    is_asking = False  # no progress is shown over a question
 
 
+# A longer word is cut to `_BEGINNING` characters. A path, which a person may copy, has 4,096 bytes.
 _LONGEST_WORD, _BEGINNING = 5000, 200
-"""Of a longer word the beginning is told; a path, which somebody may have to copy, is no longer than 4,096 bytes."""
 
 _LONGEST_LINE = 10_000
 
+# Characters without width, line breaks, and those that change the direction (Unicode Cf, Zl, Zp).
 _UNSEEN = (
     "\u00ad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb"
     "\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e007f"
 )
-"""What has no width, breaks lines, or changes the direction of reading: Unicode's Cf, Zl, Zp."""
 
 
 class Shown:
-    """Text that is harmless and may have a style; what `out` and its like print as it is. Made in this module alone.
-
-    Args:
-        text: what is written.
-    """
+    """Escaped text that may have a style, written as it is. Only this module makes it."""
 
     __slots__ = ("text",)
 
@@ -76,9 +63,10 @@ class Shown:
 
 
 def harmless(text: str) -> str:
-    """Returns text with every character escaped that a terminal could take for a command, or that turns what is read around.
+    """Escape characters that a terminal takes for commands or that reverse text.
 
-    What is printed here need not be: it is for lengths, and for what is handed on. Done twice, it is as done once.
+    Printed text is escaped anyway: this is for measuring lengths and for other uses. It is
+    idempotent.
     """
     return text if text.isprintable() else "".join(c if c.isprintable() else _escape(c) for c in text)
 
@@ -91,12 +79,10 @@ def _escape(character: str) -> str:
 
 
 def _harmless_lines(text: str) -> str:
-    """Returns text as `harmless` does, but leaves its line breaks and tabs."""
     return "\n".join("\t".join(harmless(part) for part in line.split("\t")) for line in text.split("\n"))
 
 
 def _told(text: str) -> str:
-    """Returns harmless text of a length that a person can be told: a name that came from elsewhere may have a million characters."""
     shown = harmless(text)
     if len(shown) > _LONGEST_WORD:
         shown = " ".join(word if len(word) <= _LONGEST_WORD else f"{word[:_BEGINNING]}…" for word in shown.split(" "))
@@ -108,21 +94,17 @@ def _written(parts: Iterable[str | Shown]) -> str:
 
 
 def out(*parts: str | Shown) -> None:
-    """Prints a line of the result.
-
-    Args:
-        parts: what it consists of.
-    """
+    """Print a line of the result."""
     sys.stdout.write(_written(parts) + "\n")
 
 
 def out_row(cells: Iterable[str | None]) -> None:
-    """Prints a line of the result for programs: cells with tabs in between, and a hyphen where there is nothing."""
+    """Print a line of the result for programs: cells between tabs, "-" for empty ones."""
     sys.stdout.write("\t".join(harmless(cell or "-") for cell in cells) + "\n")
 
 
 def out_patch(data: bytes) -> None:
-    """Prints a patch as the result: for a program byte for byte, for a person harmless, and coloured line by line."""
+    """Print a patch: unchanged for a program, escaped and colored for a person."""
     if not _is_read_by_a_person():
         out_bytes(data)
         return
@@ -133,7 +115,7 @@ def out_patch(data: bytes) -> None:
 
 
 def out_path(path: str) -> None:
-    """Prints a path as the result: for a program byte for byte, for a person harmless."""
+    """Print a path: unchanged for a program, escaped for a person."""
     if _is_read_by_a_person():
         out(harmless(path))
     else:
@@ -141,7 +123,7 @@ def out_path(path: str) -> None:
 
 
 def out_document(data: bytes) -> None:
-    """Prints a text from the repository as the result: for a program byte for byte, for a person harmless."""
+    """Print a text of the repository: unchanged for a program, escaped for a person."""
     if _is_read_by_a_person():
         sys.stdout.write(_harmless_lines(data.decode("utf-8", "surrogateescape")))
     else:
@@ -149,41 +131,41 @@ def out_document(data: bytes) -> None:
 
 
 def out_json(document: object) -> None:
-    """Prints a document of the result as JSON."""
+    """Print a result as JSON."""
     import json
 
     sys.stdout.write(json.dumps(document, indent=2, ensure_ascii=True) + "\n")
 
 
 def out_bytes(data: bytes) -> None:
-    """Prints bytes of the result as they are."""
+    """Print bytes of a result."""
     sys.stdout.flush()
     sys.stdout.buffer.write(data)
     sys.stdout.buffer.flush()
 
 
 def remark(line: str) -> None:
-    """Tells a person something beside the result, unless `--quiet` was given."""
+    """Print a remark on standard error, unless `--quiet` was given."""
     if not Verbosity.quiet:
         _clear()
-        sys.stdout.flush()  # where both go to the same place, what was said first stands first
+        sys.stdout.flush()  # keep the order if both streams go to the same place
         sys.stderr.write(f"{_told(line)}\n")
 
 
 def explain(text: str) -> None:
-    """Tells a person several lines on standard error, whatever `--quiet` says."""
+    """Print several lines on standard error, even with `--quiet`."""
     _clear()
     sys.stderr.write(f"{_harmless_lines(text)}\n")
 
 
 def warn(line: str) -> None:
-    """Warns on standard error, whatever `--quiet` says."""
+    """Print a warning on standard error, even with `--quiet`."""
     _clear()
     sys.stderr.write(f"{_styled('warning:', _YELLOW, _has_colour(sys.stderr))} {_told(line)}\n")
 
 
 def fail(error: CkptError) -> int:
-    """Prints an error with its candidates, where it has any, and hint; returns its exit code."""
+    """Print an error with its candidates and hint; return its exit code."""
     _clear()
     sys.stderr.write(f"{_styled('error:', _RED, _has_colour(sys.stderr))} {_told(error.message)}\n")
     for candidate in getattr(error, "candidates", ()):
@@ -194,13 +176,12 @@ def fail(error: CkptError) -> int:
 
 
 def live(data: bytes) -> None:
-    """Pass on what a command prints, as it comes, on standard error.
+    """Pass on output of a command to standard error, byte for byte.
 
-    It is passed on byte for byte, as if the command had been started by hand; only characters that
-    nobody sees, or that turn what is read around, are escaped: words of agents are among it.
+    Only invisible and direction-changing characters are escaped: agents may print them.
 
     Args:
-        data: whole characters.
+        data: whole UTF-8 characters.
     """
     if not data.isascii():
         import re
@@ -214,7 +195,7 @@ def live(data: bytes) -> None:
 
 
 def progress(line: str) -> None:
-    """Shows a line that the next one replaces; only on a terminal, and not with `--quiet`."""
+    """Show a line that the next one replaces; only on a terminal without `--quiet`."""
     import shutil
     import time
 
@@ -226,17 +207,12 @@ def progress(line: str) -> None:
 
 
 def _clear() -> None:
-    """Takes a line of progress away, before another one is written that stays."""
     if Verbosity.shown:
         progress("")
 
 
 class Waiting:
-    """Shows a person at the terminal how long something has been going on, once it takes long. A context manager.
-
-    Args:
-        what: it is.
-    """
+    """A context manager that shows on a terminal how long a slow task has been running."""
 
     def __init__(self, what: str) -> None:
         self._what = what
@@ -255,7 +231,7 @@ class Waiting:
             nonlocal own
             while not done.wait(_TICK):
                 if Verbosity.shown != own and time.monotonic() - Verbosity.shown < _TICK:
-                    continue  # whoever works says more
+                    continue  # the task itself shows progress
                 progress(f"… {self._what}: {time.monotonic() - began:.0f}s")
                 own = Verbosity.shown
 
@@ -273,12 +249,7 @@ class Waiting:
 
 
 def replace_lines(before: int, lines: Sequence[str]) -> int:
-    """Shows lines of the result in place of those that were shown before, cut to the terminal; returns how many there are.
-
-    Args:
-        before: how many were shown the last time.
-        lines: what to show. Of more than the terminal has, the first ones.
-    """
+    """Print lines over the `before` last ones, cut to the terminal; return their number."""
     import shutil
 
     size = shutil.get_terminal_size()
@@ -291,17 +262,15 @@ def replace_lines(before: int, lines: Sequence[str]) -> int:
 
 
 def may_ask() -> bool:
-    """Tells whether there is a person who can be asked."""
+    """Return whether a person can be asked."""
     return sys.stdin.isatty() and sys.stderr.isatty()
 
 
 def ask(question: str, *, above: bool = False, told: Sequence[str] = ()) -> str | None:
-    """Asks a person, and returns the answer without spaces around it; None at the end of input.
+    """Ask a person, and return the answer, stripped; None at the end of input.
 
     Args:
-        question: what is asked.
         above: whether the answer begins on a line of its own.
-        told: lines that are shown before.
     """
     progress("")
     Verbosity.is_asking = True
@@ -315,26 +284,23 @@ def ask(question: str, *, above: bool = False, told: Sequence[str] = ()) -> str 
 
 
 def is_terminal() -> bool:
-    """Tells whether results go to a person's terminal."""
+    """Return whether results go to a terminal."""
     return sys.stdout.isatty()
 
 
 def _is_read_by_a_person() -> bool:
-    """Tell whether raw results get to a terminal: directly, or through the pager that git started.
-
-    The pager counts for nothing else: neither color nor tables nor questions go to it.
-    """
+    # Through the pager that git started, too; colors, tables and questions never go there.
     paged = os.environ.get("GIT_PAGER_IN_USE", "").lower()
     return is_terminal() or paged in ("1", "true", "yes", "on")
 
 
 def _has_colour(stream: TextIO | None = None) -> bool:
-    """Tells whether a stream, by default that of the results, may be coloured (https://no-color.org)."""
+    # https://no-color.org
     return (stream or sys.stdout).isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
 
 
 def size(number: int) -> str:
-    """Returns a number of bytes as people read it: "512 bytes", "4.1 kB", "2.0 MB"."""
+    """Return a number of bytes for people: "512 bytes", "4.1 kB", "2.0 MB"."""
     if number < 1000:
         return count(number, "byte")
     shown = float(number)
@@ -346,21 +312,20 @@ def size(number: int) -> str:
 
 
 def count(number: int, noun: str) -> str:
-    """Returns how many there are of something."""
+    """Return a number with its noun: "1 file", "2 files"."""
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
 def heading(text: str) -> Shown:
-    """Returns text as a heading."""
+    """Return text as a heading."""
     return Shown(_styled(harmless(text), _BOLD, _has_colour()))
 
 
 def table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
-    """Prints a table: aligned, under headings; on a terminal no wider than that: the widest columns are cut, marked with `…`.
+    """Print an aligned table; on a terminal, cut the widest columns to fit.
 
     Args:
-        columns: the headings; a column in which no row has anything is left out.
-        rows: the cells.
+        columns: headings; a column without any content is left out.
     """
     import shutil
 
@@ -394,7 +359,7 @@ def _fit(text: str, width: int) -> str:
 
 
 def _width(text: str) -> int:
-    """Returns how many columns of a terminal a text takes."""
+    """Return the number of terminal columns of a text."""
     if text.isascii():
         return len(text)
     from unicodedata import combining, east_asian_width
@@ -407,27 +372,28 @@ def _styled(text: str, style: str, wanted: bool) -> str:
 
 
 def near(path: str | None) -> str:
-    """Returns a path as seen from the directory one is in, where that is shorter; "" for none."""
+    """Return a path relative to the current directory if that is shorter; "" for None."""
     if path is None:
         return ""
     relative = os.path.relpath(path)
     return relative if len(relative) < len(path) else path
 
 
-# What a person is told of files that were captured: what is left out, what git would write otherwise, and what looks like a secret.
+# Warnings about captured files.
 
 
+# Files that a warning names.
 _FEW = 3
-"""So many files are named, of each thing that is wrong."""
 
 
 def warn_captured(checkpoint: Checkpoint) -> int:
-    """Warns of files of a checkpoint that was just made; returns how many paths were left out."""
+    """Warn of problems in a new checkpoint; return the number of omitted paths."""
     files = checkpoint.worktree
     if files is None:
         return 0
-    left = [entry for entry in files.omitted if entry.dirty is not False]  # a submodule without changes is where its commit says
-    is_cut = _warn_of_omitted(left)
+    # A clean submodule loses nothing: its commit has the files.
+    omitted = [entry for entry in files.omitted if entry.dirty is not False]
+    is_cut = _warn_of_omitted(omitted)
     if files.converted:
         warn(f"comes back as git writes it, not byte for byte: {first_of(files.converted, _FEW)}")
         is_cut |= len(files.converted) > _FEW
@@ -435,11 +401,11 @@ def warn_captured(checkpoint: Checkpoint) -> int:
         is_cut |= _warn_of_suspects(files.suspects)
     if is_cut:
         remark(f"each of them is named by: git ckpt show {checkpoint.id[: ids.SHORT]}")
-    return len(left)
+    return len(omitted)
 
 
 def _warn_of_omitted(left: Sequence[Omitted]) -> bool:
-    """Warns once for each reason; returns whether a path is not named."""
+    """Warn once per reason; return whether a path is not named."""
     by_reason: dict[str, list[str]] = {}
     for entry in left:
         by_reason.setdefault(entry.reason, []).append(entry.path)
@@ -449,14 +415,14 @@ def _warn_of_omitted(left: Sequence[Omitted]) -> bool:
 
 
 def _warn_of_suspects(suspects: Sequence[Suspect]) -> bool:
-    """Warns once for each of the first files; returns whether one is not named."""
+    """Warn of the first files; return whether a file is not named."""
     by_path: dict[str, list[str]] = {}
     for suspect in suspects:
         by_path.setdefault(suspect.path, []).append(f"{suspect.path}:{suspect.line} ({suspect.rule})")
-    found = list(by_path.values())
-    for places in found[:_FEW]:
+    groups = list(by_path.values())
+    for places in groups[:_FEW]:
         warn(f"captured, and looks like a secret: {first_of(places, 1)}")
-    if more := len(found) - _FEW if len(found) > _FEW else 0:
+    if more := len(groups) - _FEW if len(groups) > _FEW else 0:
         warn(f"captured, and looks like a secret: {'one more file' if more == 1 else f'{more} more files'}")
     remark(f"what is no secret is settled by: git ckpt allow --secret {shell_word(suspects[0].path)}")
     return more > 0

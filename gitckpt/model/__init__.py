@@ -1,4 +1,4 @@
-"""What a checkpoint is: pure values and functions, no input or output.
+"""The checkpoint model: pure values and functions, no input or output.
 
 Doors: all.
 """

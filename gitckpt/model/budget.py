@@ -1,9 +1,10 @@
-"""What a document may cost: asked before it is parsed, and kept to by whoever writes one. The one place for these numbers.
+"""Limits on documents, checked before they are parsed and while they are written.
 
-Python's reader of TOML is no match for a document made to be slow: a dotted key costs the square of its parts, an integer the square of its
-digits, and a million keys a quarter of a minute. Documents may have been fetched. So what a reader would spend is counted first, in one
-pass over the text that knows strings, comments and brackets, and nothing else of TOML. As long as a document is valid, it sees what the
-parser sees; where one is not, the parser stops there, and no earlier count was too low.
+Documents may have been fetched, and `tomllib` is slow on hostile ones: a dotted key costs the
+square of its parts, an integer the square of its digits, and a million keys take 15 s. So one pass
+over the text, which knows only strings, comments and brackets of TOML, counts the parser's work
+first. On valid TOML it sees what the parser sees. At an error the parser stops, and no count up to
+there is too low.
 """
 
 from __future__ import annotations
@@ -13,32 +14,32 @@ if TYPE_CHECKING:
     import re
 
 
+# Keys and array indexes from the top to a value.
 MAX_LEVELS = 256
-"""How many keys and places in arrays may lead from the top to a value."""
 
+# Digits of a number in a row; TOML requires readers to take 66 at most.
 MAX_DIGITS = 128
-"""The longest run of digits of a number that is written as such. What TOML requires a reader to take has 66 at most."""
 
+# Characters of an integer written as a string: reading decimal ones, and printing any, takes the
+# square of that.
 MAX_DECIMAL, MAX_HEXADECIMAL = 4300, 65_536
-"""The most characters of an integer that is written as a string: to read decimal ones, or to show any, takes the square of their number."""
 
+# Characters of all integers of a state together that have more than `MAX_DECIMAL`.
 MAX_LONG = 262_144
-"""How many characters all integers of a state that have more than `MAX_DECIMAL` may have together."""
 
 MAX_INTEGER, MIN_INTEGER = 2**63 - 1, -(2**63)
-"""What 64 bits hold."""
 
 
 class Budget:
-    """What a document may hold.
+    """Limits of a document.
 
     Args:
         size: bytes.
-        names: parts of all keys and of all headers of tables, together.
+        names: parts of all keys and table headers.
         values: commas in arrays.
 
     Attributes:
-        steps: how far down all keys lie, added up: each key is looked up from the top.
+        steps: depths of all keys added up: each key is looked up from the top.
     """
 
     __slots__ = ("names", "size", "steps", "values")
@@ -50,28 +51,28 @@ class Budget:
         self.steps = 32 * names
 
 
+# A checkpoint document before its state; each first listing reads that.
 HEADER = Budget(4 << 20, 50_000, 100_000)
-"""Of a checkpoint document, what stands before the state: each listing that has not seen it yet reads it."""
 
+# The state as it is written, so that any header fits before it.
 STATE = Budget(28 << 20, 150_000, 900_000)
-"""What a writer puts into the state at most, so that any header fits before it."""
 
+# A whole checkpoint document.
 DOCUMENT = Budget(HEADER.size + STATE.size, HEADER.names + STATE.names, HEADER.values + STATE.values)
-"""A checkpoint document, whole."""
 
+# A lease or a key.
 RECORD = Budget(64 << 10, 1000, 1000)
-"""A lease, or a key."""
 
+# A file that people write, such as `gitckpt.toml`.
 FILE = Budget(1 << 20, 20_000, 20_000)
-"""A file that people write, such as `gitckpt.toml`."""
 
 
 class Paths:
-    """What a tree of a snapshot may hold.
+    """Limits of a tree in a snapshot.
 
     Args:
-        count: of the whole, paths at which it differs from what is checked out; of an operation, files and directories.
-        depth: directories within each other.
+        count: paths that differ from the checkout; for an operation, files and directories.
+        depth: nesting of directories.
     """
 
     __slots__ = ("count", "depth")
@@ -81,39 +82,34 @@ class Paths:
         self.depth = depth
 
 
+# A fetched tree is counted before it is listed: a few kilobytes can hold endless paths.
 SNAPSHOT = Paths(10_000_000, 500)
-"""The tree of a snapshot: somebody else's is counted before it is listed, and a few kilobytes can be of endless paths."""
 
 
+# git's files of an operation in progress, and their bytes, which are all in memory at once. Labels
+# of a rebase are directories; a rebase by patches has one file per commit.
 OPERATION, OPERATION_SIZE = Paths(20_000, 20), 64 << 20
-"""What git keeps of an operation in progress, and the bytes of all its files together: all of it is read, and is in memory at once.
 
-The names of labels in a rebase are directories; a rebase by patches has a file for each commit.
-"""
-
+# Bytes of a list in a snapshot: the flags of a sparse checkout of two million files take this.
 LIST = 128 << 20
-"""Bytes of a list in a snapshot, such as that of its flags: a sparse checkout of two million files has so many."""
 
 
 class Excess(ValueError):
-    """A document would cost more than a reader spends. The text says what there is too much of, and how much is allowed."""
+    """A document exceeds a limit; the text says which."""
 
 
 def require_size(size: int, limits: Budget) -> None:
-    """Raises `Excess` if a document of so many bytes is too large."""
+    """Raise `Excess` if a document of this size is too large."""
     if size > limits.size:
         raise Excess(f"too large: {size:,} bytes, where {limits.size:,} are allowed")
 
 
 def require(text: str, limits: Budget) -> None:
-    """Looks at a document before it is parsed. The time that takes grows with its length, whatever it holds.
-
-    Args:
-        text: of the document, be it TOML or not.
-        limits: what it may hold.
+    """Check a document before it is parsed, in time linear in its length.
 
     Raises:
-        Excess: it holds more, nests beyond `MAX_LEVELS`, or has a number of more than `MAX_DIGITS` digits.
+        Excess: it holds more than `limits`, nests deeper than `MAX_LEVELS`, or has a number of more
+            than `MAX_DIGITS` digits.
     """
     require_size(len(text), limits)
     opaque, marks, run = _patterns()
@@ -131,30 +127,21 @@ def require(text: str, limits: Budget) -> None:
 
 
 class _Count:
-    """Counts names and values, and follows how deep they lie.
-
-    Args:
-        limits: what there may be.
-    """
+    """Count names and values of a document, and track their depth."""
 
     def __init__(self, limits: Budget) -> None:
         self._limits = limits
         self._names = self._steps = self._values = 0
         self._header = 0  # how deep the table lies that lines belong to
-        self._level = 0  # how deep the value lies that is being read
-        self._parts = 1  # of the key that is being read
+        self._level = 0  # depth of the current value
+        self._parts = 1  # of the current key
         self._in_key, self._in_header = True, False
-        self._around: list[tuple[int, bool]] = []  # for each open bracket, how deep it lies, and whether it is a table
+        # Of each open bracket: its depth, and whether it is a table.
+        self._around: list[tuple[int, bool]] = []
 
     def read(self, bare: str, marks: re.Pattern[str]) -> None:
-        """Raises what `require` raises.
-
-        Args:
-            bare: a document without its strings and comments.
-            marks: finds what matters of it.
-        """
-        for found in marks.finditer(bare):
-            mark = found[0]
+        for match in marks.finditer(bare):
+            mark = match[0]
             if mark == ".":
                 self._parts += self._in_key
                 self._deeper(0, self._parts)
@@ -214,8 +201,8 @@ class _Count:
 
 
 def _patterns() -> tuple[re.Pattern[str], re.Pattern[str], re.Pattern[str]]:
-    """Returns what finds strings and comments; what matters of the rest; and long runs of what numbers are made of."""
-    import re  # whoever only writes has no need of it
+    """Return patterns for strings and comments, for marks, and for long numbers."""
+    import re  # writers do not need it
 
     opaque = re.compile(
         r'"""(?:[^"\\]++|\\.|"(?!""))*+(?:"{3,5}|\Z)'

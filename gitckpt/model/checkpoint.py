@@ -1,4 +1,4 @@
-"""The checkpoint: the immutable record of a state, tied to a commit and to the files of a worktree."""
+"""The checkpoint: the immutable record of a state, a commit and a worktree's files."""
 
 from __future__ import annotations
 
@@ -18,124 +18,98 @@ if TYPE_CHECKING:
 POST_COMMIT = "post-commit"
 POST_MERGE = "post-merge"
 MANUAL = "manual"
+# Recorded before the files of a worktree are replaced.
 SAFETY = "safety"
-"""Recorded before the files of a worktree are replaced."""
 
+# Recorded from a worktree whose directory is gone. No policy expires it: it may be the only copy.
 RESCUE = "safety:worktree"
-"""Recorded of what lay in a worktree whose directory is gone. It expires by no policy: nobody may have another copy."""
 
+# Recorded by the driver of a run where a phase, or the run, begins or ends.
 PHASE = "phase"
-"""Recorded by whoever drives a run, where one of its phases, or the run itself, begins or ends."""
 
+# Recorded in a submodule's repository for a checkpoint of its superproject.
 SUBMODULE = "submodule"
-"""Recorded in the repository of a submodule, where a checkpoint of the repository around it needs one."""
 
+# Recorded within a phase: by the agent loop, by the review cycle, by the step protocol.
 LOOP, REVIEW, STEP = "loop", "review", "step"
-"""Recorded by an agent loop within its phase: the autonomous one, coder and reviewer; by the step protocol."""
 
+# Prefix of the trigger of imported checkpoints; the format's name follows.
 IMPORT = "import:"
-"""How the trigger of a checkpoint begins that was made of another tool's file; the format of that follows."""
 
+# Checkpoints made by hooks; the default policy expires them.
 HOOK_TRIGGERS = (POST_COMMIT, POST_MERGE)
-"""What a hook records; these checkpoints expire by the default policy."""
 
 
 @dataclass(frozen=True, slots=True)
 class Omitted:
     """A path of the worktree that a snapshot did not capture."""
 
+    # Relative to the top of the worktree; C-quoted like git's output where it is not UTF-8.
     path: str
-    """Relative to the top of the worktree; C-quoted as git does it where it is not UTF-8."""
-
+    # In words for people.
     reason: str
-    """Why, in words for a person."""
-
+    # In bytes; None where it was not determined.
     size: int | None = None
-    """In bytes, where it was looked at."""
-
+    # The commit checked out in a submodule or nested repository.
     oid: str | None = None
-    """Of a submodule or a nested repository: the commit that is checked out there."""
-
+    # Whether a submodule has uncommitted changes; None for other paths.
     dirty: bool | None = None
-    """Of a submodule: whether it has changes of its own that are not committed; None for other paths."""
-
+    # Keys that this version does not know; written back unchanged.
     unknown: Mapping[str, Any] = field(default_factory=dict)
-    """Keys of this table that this program does not know; written back as they were."""
 
 
 @dataclass(frozen=True, slots=True)
 class Submodule:
-    """A submodule that was captured: its own repository has a checkpoint of it."""
+    """A captured submodule; its own repository has a checkpoint of it."""
 
+    # As in `Omitted`.
     path: str
-    """Relative to the top of the worktree; C-quoted as git does it where it is not UTF-8."""
-
+    # An id in the submodule's repository.
     checkpoint: str
-    """Id of the checkpoint in its repository."""
-
+    # Its HEAD; "" on an unborn branch.
     git_sha: str
-    """What its HEAD pointed to; "" on an unborn branch."""
-
+    # Whether files, index or an operation in progress differed from that commit.
     dirty: bool
-    """Whether its files, its index or an operation in progress differed from that commit."""
-
     unknown: Mapping[str, Any] = field(default_factory=dict)
-    """Keys of this table that this program does not know; written back as they were."""
 
 
 @dataclass(frozen=True, slots=True)
 class Suspect:
-    """A place in a captured file that looks like a secret. What stands there is not told."""
+    """A place in a captured file that looks like a secret; the text is not kept."""
 
+    # As in `Omitted`.
     path: str
-    """Relative to the top of the worktree; C-quoted as git does it where it is not UTF-8."""
-
+    # Name of the rule that matched.
     rule: str
-    """The name of the rule that says so."""
-
+    # Counted from 1.
     line: int
-    """Counted from 1."""
-
+    # A digest of the match; it identifies the text only in the clone that captured it.
     digest: str
-    """Stands for what was found, in the clone that captured it."""
-
     unknown: Mapping[str, Any] = field(default_factory=dict)
-    """Keys of this table that this program does not know; written back as they were."""
 
 
 @dataclass(frozen=True, slots=True)
 class Worktree:
-    """What a checkpoint knows of the files: the table `[worktree]`."""
+    """The files of a checkpoint: the table `[worktree]`."""
 
+    # Whether files, index or an operation in progress differed from the linked commit.
     dirty: bool
-    """Whether files, index or an operation in progress differed from the linked commit."""
-
+    # The oid of `refs/ckpt/trees/<id>`; None when clean, unless there is more to keep.
     tree: str | None = None
-    """The oid that `refs/ckpt/trees/<id>` points to; None when clean, unless there is more than that to keep."""
-
+    # In progress: merge, cherry-pick, revert, rebase, am or bisect.
     operation: str | None = None
-    """The operation in progress: merge, cherry-pick, revert, rebase, am or bisect."""
-
+    # The oid of `refs/keep/ckpt-operations/<id>`; it reaches every commit that the operation needs
+    # and HEAD does not reach.
     operation_commit: str | None = None
-    """The commit that `refs/keep/ckpt-operations/<id>` points to: it leads to every commit that the operation needs and HEAD does not."""
-
     omitted: tuple[Omitted, ...] = ()
-    """What was left out."""
-
     submodules: tuple[Submodule, ...] = ()
-    """The submodules that were captured, each in its own repository."""
-
+    # Captured paths that may come back as git writes them, not byte for byte.
     converted: tuple[str, ...] = ()
-    """Captured paths that may come back as git writes them, not byte for byte."""
-
+    # Only in captured files that differ from the commit, less the settled ones.
     suspects: tuple[Suspect, ...] = ()
-    """What looks like a secret in captured files that differ from the commit, less what somebody has settled."""
-
+    # Why files are missing that should be here, for people.
     degraded: str | None = None
-    """Why there are no files although there should be some, in words for a person."""
-
     unknown: Mapping[str, Any] = field(default_factory=dict)
-    """Keys of this table that this program does not know; written back as they were."""
 
 
 CLEAN = Worktree(dirty=False)
@@ -143,7 +117,7 @@ CLEAN = Worktree(dirty=False)
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """How far a run or plan has come: the table `[progress]`. Counts start at zero; a UsageError names one that is none."""
+    """Progress of a run or plan: the table `[progress]`; counts start at zero."""
 
     current_phase: int | None = None
     total_phases: int | None = None
@@ -151,7 +125,6 @@ class Progress:
     tasks_completed: int | None = None
     tasks_total: int | None = None
     unknown: Mapping[str, Any] = field(default_factory=dict)
-    """Keys of this table that this program does not know; written back as they were."""
 
     def __post_init__(self) -> None:
         for name in ("current_phase", "total_phases", "tasks_completed", "tasks_total"):
@@ -162,34 +135,24 @@ class Progress:
 
 @dataclass(frozen=True, slots=True)
 class Pipeline:
-    """What drives a run: the table `[pipeline]`, which every later checkpoint of the run carries on."""
+    """The pipeline of a run: the table `[pipeline]`, copied to each later checkpoint."""
 
+    # None where a program drives the run.
     name: str | None = None
-    """The pipeline, where the run was started from one."""
-
+    # In order; empty where a program decides as it goes.
     phases: tuple[str, ...] = ()
-    """Its phases, in order; empty where a program decides as it goes."""
-
+    # Phase -> the checkpoint that completed it, in order of completion.
     completed: Mapping[str, str] = field(default_factory=dict)
-    """Phase → the checkpoint that completed it, in order of completion."""
-
+    # Where the run pauses: checkpoint, batch or fully_autonomous.
     autonomy: str | None = None
-    """Where the run pauses: checkpoint, batch or fully_autonomous."""
-
+    # Timestamp at which the run is stopped.
     deadline: str | None = None
-    """The instant at which the run is stopped, as a timestamp."""
-
+    # Digests of what the phases do; resuming a run detects changes by them.
     definition: Mapping[str, str] = field(default_factory=dict)
-    """What the phases do, as digests: a changed one is noticed when the run goes on."""
-
     inputs: Mapping[str, str] = field(default_factory=dict)
-    """What the run was started with, by name."""
-
+    # Input that is a file -> digest of its content.
     contents: Mapping[str, str] = field(default_factory=dict)
-    """Of inputs that are files: the digest of what is in them."""
-
     unknown: Mapping[str, Any] = field(default_factory=dict)
-    """Keys of this table that this program does not know; written back as they were."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,71 +160,55 @@ class Attempt:
     """One attempt at a phase: the table `[attempt]`."""
 
     phase: str
+    # Counted over the whole life of the run.
     number: int = 1
-    """Counted over the whole life of the run."""
-
+    # Status at its end; None while it runs, and where the end was not observed.
     ended: str | None = None
-    """The status with which it ended; None while it runs, and where nobody saw its end."""
-
+    # Checkpoint at which the phase began; None for the first attempt since.
     began: str | None = None
-    """The checkpoint at which the phase began, where this is not its first attempt since."""
-
+    # Failed attempts, counted against `retries`.
     failures: int = 0
-    """How many of the attempts that `retries` allows have failed."""
-
+    # Attempts whose end was not recorded, such as after a power cut.
     recoveries: int = 0
-    """How many attempts at this phase ended without anybody having noted it, as when the machine goes down."""
-
+    # Timestamp of the next attempt; None where none follows by itself.
     retry_at: str | None = None
-    """When the next attempt is due, as a timestamp; None where there will be none without a new order."""
-
+    # Negative for a signal.
     exit_code: int | None = None
-    """What the command returned; negative for a signal."""
-
     seconds: float | None = None
-    """How long the attempt took."""
-
+    # The end of the command's output.
     output: str | None = None
-    """The end of what the command printed."""
-
+    # What the phase returned, as JSON.
     result: str | None = None
-    """What the phase returned, as JSON."""
-
+    # Input of the phase -> digest.
     inputs: Mapping[str, str] = field(default_factory=dict)
-    """What the phase was called with, as digests by name."""
-
     unknown: Mapping[str, Any] = field(default_factory=dict)
-    """Keys of this table that this program does not know; written back as they were."""
 
 
 @dataclass(frozen=True, slots=True)
 class Imported:
-    """The file of another tool that a checkpoint was made of: the table `[imported]`."""
+    """The source file of an imported checkpoint: the table `[imported]`."""
 
+    # Relative to the top of the worktree if the file was in it; C-quoted as in `Omitted`.
     path: str
-    """Of the file: relative to the top of the worktree where it lay in it; C-quoted as git does it where it is not UTF-8."""
-
+    # The oid of `refs/ckpt/originals/<id>`: the blob with the file's bytes.
     original: str
-    """The oid that `refs/ckpt/originals/<id>` points to: the blob with its bytes."""
-
+    # Timestamp of the import; the checkpoint has the timestamp of the file.
     at: str
-    """When it was imported, as a timestamp; that of the checkpoint is the file's."""
-
+    # True if nothing confirms the file's timestamp; None otherwise.
     untrusted: bool | None = None
-    """Whether nothing confirms the file's timestamp; None for no."""
-
     unknown: Mapping[str, Any] = field(default_factory=dict)
-    """Keys of this table that this program does not know; written back as they were."""
 
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """One checkpoint document, version 1 (`docs/format.md`). Field names are the document's keys, but for `label`: `phase` there."""
+    """A checkpoint document, version 1 (`docs/format.md`).
+
+    Fields are named like the document's keys, except `label`, which is `phase` there.
+    """
 
     id: str
+    # `{phase}-{status}`
     label: str
-    """`{phase}-{status}`."""
-
     timestamp: str
     git_sha: str
     trigger: str
@@ -272,24 +219,18 @@ class Checkpoint:
     message: str | None = None
     agent: str | None = None
     errors: tuple[str, ...] = ()
+    # None where files were not captured (`save --no-worktree`, a hook): the commit stands for them.
     worktree: Worktree | None = None
-    """None where the files were not looked at (`save --no-worktree`, a hook): the linked commit stands for them."""
-
     progress: Progress | None = None
     pipeline: Pipeline | None = None
     attempt: Attempt | None = None
     imported: Imported | None = None
-    """None for what was recorded here."""
-
+    # In the first checkpoint of a fork: the checkpoint of the other run.
     forked_from: str | None = None
-    """Of the first checkpoint of a run: the checkpoint of another run that it goes on from."""
-
+    # The earlier checkpoint whose files, state and completed phases the run went back to.
     rewound_to: str | None = None
-    """An earlier checkpoint, whose files, state and completed phases the run went back to here."""
-
     state: Mapping[str, Any] = field(default_factory=dict)
     unknown: Mapping[str, Any] = field(default_factory=dict)
-    """Keys of the document that this program does not know; written back as they were."""
 
     @property
     def time(self) -> int:
@@ -313,5 +254,5 @@ class Checkpoint:
 
     @property
     def status(self) -> str:
-        """The status at the end of the label, or "" where it has none."""
+        """The status at the end of the label; "" where it has none."""
         return phases.split(self.label)[1]

@@ -1,4 +1,4 @@
-"""The tables of a checkpoint's document, and the values that stand in several of them. Each error names ref and key."""
+"""Encode and decode checkpoint documents (`docs/format.md`), version 1."""
 
 from __future__ import annotations
 
@@ -17,31 +17,31 @@ if TYPE_CHECKING:
     from typing import Any
 
 
-# The tables of a checkpoint's document, and the values that stand in several of them. Each error names ref and key.
+# The tables of the document.
 
 
 def identity(take: TableReader, key: str, text: str) -> str:
-    """Returns the id of a checkpoint that stands in a key."""
+    """Return the checkpoint id in a key."""
     if not ids.is_id(text):
         raise take.invalid(key, f"must be a UUID version 4 in lower case, not {shown(text)}")
     return text
 
 
 def optional_identity(take: TableReader, key: str) -> str | None:
-    """Returns the id of a checkpoint in a key that may be absent."""
+    """Return the checkpoint id in a key that may be absent."""
     text = take.optional(key, str)
     return None if text is None else identity(take, key, text)
 
 
 def line(take: TableReader, key: str, text: str) -> str:
-    """Returns a text that is not empty."""
+    """Return a text that is not empty."""
     if not text.strip():
         raise take.invalid(key, "empty")
     return text
 
 
 def count(take: TableReader, key: str, least: int) -> int | None:
-    """Returns a number that is not below the least one, or None."""
+    """Return a number that is at least `least`; None where it is absent."""
     value = take.optional(key, int)
     if value is not None and value < least:
         raise take.invalid(key, f"must be {least} or more, not {shown(value)}")
@@ -49,14 +49,13 @@ def count(take: TableReader, key: str, least: int) -> int | None:
 
 
 def git_sha(take: TableReader, text: str) -> str:
-    """Returns an oid, or "" for none."""
+    """Return a full oid, or ""."""
     if text and not ids.is_oid(text):
         raise take.invalid("git_sha", f"must be a full object id or empty, not {shown(text)}")
     return text
 
 
 def _optional_oid(take: TableReader, key: str) -> str | None:
-    """Returns an oid in a key that may be absent."""
     text = take.optional(key, str)
     if text is not None and not ids.is_oid(text):
         raise take.invalid(key, f"must be a full object id, not {shown(text)}")
@@ -64,7 +63,6 @@ def _optional_oid(take: TableReader, key: str) -> str | None:
 
 
 def _tables(take: TableReader, key: str) -> Iterator[TableReader]:
-    """Yields a reader for each table of an array in the table `worktree`."""
     for i, entry in enumerate(take.optional(key, list) or []):
         if type(entry) is not dict:
             raise take.invalid(f"{key}[{i}]", f"must be a table, not {shown(entry)}")
@@ -72,7 +70,7 @@ def _tables(take: TableReader, key: str) -> Iterator[TableReader]:
 
 
 def read_worktree(take: TableReader) -> Worktree:
-    """Returns the table `[worktree]`."""
+    """Return the table `[worktree]`."""
     tree = _optional_oid(take, "tree")
     omitted = [
         Omitted(
@@ -120,7 +118,7 @@ def read_worktree(take: TableReader) -> Worktree:
 
 
 def read_progress(take: TableReader) -> Progress:
-    """Returns the table `[progress]`."""
+    """Return the table `[progress]`."""
     return Progress(
         current_phase=count(take, "current_phase", 0),
         total_phases=count(take, "total_phases", 0),
@@ -132,18 +130,18 @@ def read_progress(take: TableReader) -> Progress:
 
 
 def read_imported(take: TableReader) -> Imported:
-    """Returns the table `[imported]`."""
+    """Return the table `[imported]`."""
     original = take.required("original", str)
     if not ids.is_oid(original):
         raise take.invalid("original", f"must be a full object id, not {shown(original)}")
-    at = take.instant("at")
-    if at is None:
+    imported_at = take.instant("at")
+    if imported_at is None:
         raise take.invalid("at", "missing")
-    return Imported(take.required("path", str), original, at, take.optional("untrusted", bool), unknown=take.rest)
+    return Imported(take.required("path", str), original, imported_at, take.optional("untrusted", bool), unknown=take.rest)
 
 
 def read_pipeline(take: TableReader) -> Pipeline:
-    """Returns the table `[pipeline]`."""
+    """Return the table `[pipeline]`."""
     completed = take.map("completed")
     for phase, checkpoint in completed.items():
         identity(take, f"completed.{phase}", checkpoint)
@@ -161,7 +159,7 @@ def read_pipeline(take: TableReader) -> Pipeline:
 
 
 def read_attempt(take: TableReader) -> Attempt:
-    """Returns the table `[attempt]`."""
+    """Return the table `[attempt]`."""
     return Attempt(
         phase=line(take, "phase", take.required("phase", str)),
         number=count(take, "number", 1) or 1,
@@ -179,23 +177,19 @@ def read_attempt(take: TableReader) -> Attempt:
     )
 
 
-# The values of a state that TOML lacks: strings in the document, which `types` names by JSON pointer (RFC 6901).
+# Values that TOML lacks: strings in the document, listed in `types` by JSON pointer (RFC 6901).
 
 
+# Most digits of an array index in a JSON pointer.
 _PLACE = 20
-"""No place in an array has more digits."""
 
 
 def put_back(state: dict[str, Any], types: Mapping[str, Any], ref: str) -> dict[str, Any]:
-    """Puts the values that TOML lacks back into a state, in place, and returns it.
+    """Convert the strings that stand for other types back, in place; return the state.
 
     Args:
-        state: as TOML has it.
-        types: JSON pointer → kind, as the document's table `types` says.
-        ref: full name of the ref that the document was found at.
-
-    Raises:
-        InvalidCheckpoint: a pointer leads to nothing, or to no string of its kind; or integers have more digits than are allowed.
+        types: JSON pointer -> kind, the document's table `types`.
+        ref: full name of the document's ref, for errors.
     """
     long = 0
     for where, kind in types.items():
@@ -246,7 +240,7 @@ def _lacking(kind: Any, text: str) -> Any:
     raise ValueError(kind)
 
 
-# Checkpoint ↔ bytes: the document of `docs/format.md`, version 1, checked key by key on the way in.
+# Checkpoint <-> document, version 1.
 
 
 _STATE = b"\n[state]\n"
@@ -257,35 +251,31 @@ _TRIGGER = re.compile(r"[a-z][a-z0-9-]*(:[a-z0-9][a-z0-9._-]*)?")
 
 
 def encode(checkpoint: Checkpoint) -> bytes:
-    """Returns the document of a checkpoint.
-
-    Raises:
-        StateError: the state holds a value that cannot be stored without changing it; its JSON pointer is named.
-    """
+    """Return the document of a checkpoint."""
     return document.render(fields(checkpoint), dict(checkpoint.state))
 
 
 def fields(checkpoint: Checkpoint) -> dict[str, Any]:
-    """Returns the keys of a checkpoint's document, less `types` and `state`; those that are absent have the value None."""
-    found: dict[str, Any] = {"version": VERSION}
+    """Return the document's keys less `types` and `state`; None for absent ones."""
+    values: dict[str, Any] = {"version": VERSION}
     for key in document.KEYS:
         value = getattr(checkpoint, key.attribute)
         if key.kind in _TABLES:
             if value is not None:
-                found[key.name] = _worktree_fields(value) if type(value) is Worktree else _set_fields(value)
+                values[key.name] = _worktree_fields(value) if type(value) is Worktree else _set_fields(value)
         elif key.kind == "texts":
-            found[key.name] = list(value) or None
+            values[key.name] = list(value) or None
         else:
-            found[key.name] = list(value) if type(value) is tuple else value
-    return found | dict(checkpoint.unknown)
+            values[key.name] = list(value) if type(value) is tuple else value
+    return values | dict(checkpoint.unknown)
 
 
 def decode(data: bytes, ref: str) -> Checkpoint:
-    """Returns the checkpoint of a document.
+    """Return the checkpoint of a document.
 
     Args:
         data: the blob.
-        ref: full name of the ref it was found at; below `refs/checkpoints/` its last part must equal the document's id.
+        ref: full name of its ref; below `refs/checkpoints/` it must end with the document's id.
 
     Raises:
         NewerCheckpoint: its version is higher than `VERSION`.
@@ -295,19 +285,15 @@ def decode(data: bytes, ref: str) -> Checkpoint:
 
 
 def decode_header(data: bytes, ref: str) -> Checkpoint:
-    """Returns the checkpoint of a document without its state, which is left empty and unread where it stands last.
-
-    Args and errors: as `decode`; a fault inside the state is not noticed.
-    """
+    """Decode all but the state; it is empty, and not even parsed where it stands last."""
     return fenced(ref, lambda: _decode_header(data, ref))
 
 
 def decode_summary(data: bytes, ref: str) -> Checkpoint:
-    """Returns the checkpoint of a document without its state, and without what drives its run, where these tables stand last.
+    """Decode without the state, `[pipeline]` and `[attempt]`, where these stand last.
 
-    A listing needs no more, and of a long pipeline they are nearly all of the document.
-
-    Args and errors: as `decode`; a fault inside these tables is not noticed.
+    A listing needs no more, and these tables are most of the document of a long pipeline. Faults in
+    them are not detected.
     """
     return fenced(ref, lambda: _decode_summary(data, ref))
 
@@ -343,14 +329,14 @@ def _decode_header(data: bytes, ref: str) -> Checkpoint:
 
 def _decode_summary(data: bytes, ref: str) -> Checkpoint:
     _require_size(data, ref)
-    found = _DRIVES.search(data)
-    if found is not None and not _EARLIER_TABLE.search(data, found.start() + 1):
+    match = _DRIVES.search(data)
+    if match is not None and not _EARLIER_TABLE.search(data, match.start() + 1):
         try:
-            head = _parse(data[: found.start() + 1], ref)
+            head = _parse(data[: match.start() + 1], ref)
         except NewerCheckpoint:
             raise
         except InvalidCheckpoint:
-            pass  # it was in the middle of something else
+            pass  # the match was inside of a string
         else:
             head.setdefault("state", {})
             return _checkpoint(head, ref, with_state=False)
@@ -358,24 +344,19 @@ def _decode_summary(data: bytes, ref: str) -> Checkpoint:
 
 
 def check(found: Mapping[str, Any], ref: str) -> None:
-    """Raises what `decode` would, if a document had these keys (those with the value None are absent) and an empty state.
-
-    Args:
-        found: as `fields` returns them.
-        ref: full name of the ref that it is meant for.
-    """
+    """Raise what `decode` would for a document with these keys and an empty state."""
     _checkpoint({key: value for key, value in found.items() if value is not None} | {"state": {}}, ref, with_state=False)
 
 
 def tables(found: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns the tables `pipeline` and `attempt`, of those that are there, as a checkpoint has them."""
+    """Return the tables among some fields as a checkpoint has them."""
     return {key.name: _TABLES[key.kind](TableReader(found[key.name], "", f"{key.name}.")) for key in document.KEYS if key.name in found}
 
 
 def _end_of_header(data: bytes) -> int | None:
-    """Returns where the header ends: before the line `[state]`. None where all of the document counts, as other tables follow."""
-    at = data.find(_STATE)
-    return at + 1 if at >= 0 and not _OTHER_TABLE.search(data, at + 1) else None
+    """Return the offset of `[state]`; None where other tables follow it."""
+    offset = data.find(_STATE)
+    return offset + 1 if offset >= 0 and not _OTHER_TABLE.search(data, offset + 1) else None
 
 
 def _require_size(data: bytes, ref: str) -> None:
@@ -393,7 +374,6 @@ def _text(data: bytes, ref: str) -> str:
 
 
 def _parse(data: bytes, ref: str, limits: budget.Budget = budget.HEADER) -> dict[str, Any]:
-    """Returns the keys of a document, or of the beginning of one, that is cheap enough to be parsed."""
     try:
         budget.require_size(len(data), limits)
         table = toml.loads(_text(data, ref), limits)
@@ -460,6 +440,7 @@ def _required_texts(take: TableReader, key: str) -> tuple[str, ...]:
     return take.texts(key)
 
 
+# Readers of plain keys.
 _VALUES: dict[str, Callable[[TableReader, str], Any]] = {
     "id": lambda take, key: identity(take, key, take.required(key, str)),
     "optional id": optional_identity,
@@ -473,7 +454,6 @@ _VALUES: dict[str, Callable[[TableReader, str], Any]] = {
     "trigger": _trigger,
     "required texts": _required_texts,
 }
-"""How each kind of a plain key is read."""
 
 _TABLES: dict[str, Callable[[TableReader], Any]] = {
     "Worktree": read_worktree,
@@ -482,11 +462,9 @@ _TABLES: dict[str, Callable[[TableReader], Any]] = {
     "Pipeline": read_pipeline,
     "Attempt": read_attempt,
 }
-"""How each table is read."""
 
 
 def _worktree_fields(worktree: Worktree) -> dict[str, Any]:
-    """Returns the keys of the table `[worktree]`."""
     fields = _set_fields(worktree)
     if worktree.omitted:
         fields["omitted"] = [_set_fields(entry) for entry in worktree.omitted]
@@ -498,17 +476,17 @@ def _worktree_fields(worktree: Worktree) -> dict[str, Any]:
 
 
 def _set_fields(record: Worktree | Progress | Omitted | Submodule | Suspect | Pipeline | Attempt | Imported) -> dict[str, Any]:
-    """Returns the keys of a table; what is None, an empty tuple or an empty map is absent."""
-    found: dict[str, Any] = {}
+    """Return the keys of a table; None, empty tuples and empty maps are absent."""
+    values: dict[str, Any] = {}
     for name in record.__slots__:
         value = getattr(record, name)
         if name == "unknown" or value in (None, (), {}):
             continue
-        found[name] = list(value) if type(value) is tuple else dict(value) if isinstance(value, Mapping) else value
-    return found | dict(record.unknown)
+        values[name] = list(value) if type(value) is tuple else dict(value) if isinstance(value, Mapping) else value
+    return values | dict(record.unknown)
 
 
 def require_map(state: object) -> None:
-    """Raises `StateError` if `state`, the whole of it, is not a map."""
+    """Raise `StateError` unless a state is a map."""
     if not isinstance(state, Mapping):
         raise StateError("", f"a state is a map of names to values, not {shown(state)}")

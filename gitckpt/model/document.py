@@ -1,4 +1,4 @@
-"""Checkpoint document → bytes. Shared by the library and the hook, so it imports nothing heavy."""
+"""Render a checkpoint document. The hook imports this module: keep it light."""
 
 from __future__ import annotations
 
@@ -9,22 +9,23 @@ if TYPE_CHECKING:
     from typing import Any
 
 
+# The version that is written, and the highest that is read.
 VERSION = 1
-"""The document version that this program writes, and the highest it reads."""
 
+# Longest message, in characters.
 MESSAGE = 1000
-"""How many characters a message has at most."""
 
 
 class DocumentKey:
-    """A key of a checkpoint's document. The codec, the checks of what a caller hands in and `git ckpt show` go by these.
+    """A key of the checkpoint document.
+
+    The codec, the checks of a caller's values and `git ckpt show` use it.
 
     Attributes:
-        name: in the document.
-        kind: how it is read: the name of a reader in `codec`, or of a table's class.
+        kind: the name of its reader in `codec`, or the class of its table.
         is_given: whether a caller of `Store.record` may set it.
-        shown: how `git ckpt show` names it; "" where it has no line there.
-        attribute: of `Checkpoint`; the same as the name but for `phase`: in the library, a phase is a name without a status.
+        shown: its name in `git ckpt show`; "" for none.
+        attribute: of `Checkpoint`; other than the name only for `phase`.
     """
 
     __slots__ = ("attribute", "is_given", "kind", "name", "shown")
@@ -33,6 +34,8 @@ class DocumentKey:
         self.name, self.kind, self.is_given, self.shown, self.attribute = name, kind, is_given, shown, attribute or name
 
 
+# In written order, less `version`, `types` and `state`. Declare a new key here, in `Checkpoint`, in
+# `draft.Details` if a caller may set it, and in the table of `docs/format.md`.
 KEYS = (
     DocumentKey("id", "id", is_given=True, shown="checkpoint"),
     DocumentKey("run", "run", is_given=True, shown="run"),
@@ -54,31 +57,28 @@ KEYS = (
     DocumentKey("pipeline", "Pipeline", is_given=True),
     DocumentKey("attempt", "Attempt", is_given=True, shown="attempt"),
 )
-"""The keys of a document in the order in which they are written, less `version`, `types` and `state`. A new one is declared here and in
-`Checkpoint`, in `draft.Details` where a caller may set it, and in the table of `docs/format.md`."""
 
+# The plain keys in written order; tables follow, `[state]` last.
 ORDER = ("version", *(key.name for key in KEYS if key.kind[0].islower()))
-"""The plain keys of a document, in the order they are written; tables follow, `[state]` last."""
 
 
 def message_of(text: str) -> str:
-    """Return a text as a message: on one line, and cut where it is too long."""
+    """Return a text as a message: on one line, cut to `MESSAGE` characters."""
     line = text if text.splitlines() == [text] else " ".join(text.split())
     return line if len(line) <= MESSAGE else f"{line[: MESSAGE - 1]}…"
 
 
 def render(fields: dict[str, Any], state: dict[str, Any]) -> bytes:
-    """Returns a checkpoint document.
+    """Return a checkpoint document: UTF-8 TOML with `[state]` last.
+
+    A reader can therefore stop before the state.
 
     Args:
-        fields: every key but `types` and `state`; a value of None leaves its key out.
-        state: the caller's data; any JSON value per key, bytes, dates and times.
-
-    Returns:
-        UTF-8 TOML, with the table `[state]` at the end, so that a reader can stop before it.
+        fields: every key but `types` and `state`; None leaves a key out.
+        state: per key any JSON value, bytes, dates and times.
 
     Raises:
-        StateError: the state, or an unknown key kept from a reader, holds what cannot be stored losslessly; its path is named.
+        StateError: a value cannot be stored losslessly; the error names its path.
     """
     types: dict[str, str] = {}
     body = toml.dump_state(state, types)

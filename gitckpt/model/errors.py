@@ -1,21 +1,19 @@
-"""The errors that reach a person, each with its exit code and the command to run next.
-
-The tree:
+"""Errors for people, each with an exit code and a hint.
 
     CkptError                1   something failed
     ├─ UsageError            2   the call itself is wrong
-    │  └─ RunComplete        2   a run is complete, and was to be gone on with
+    │  └─ RunComplete        2   the run to resume is complete
     ├─ RepositoryError      10   not a usable repository
     ├─ RunExists             1   a run with that key exists
     ├─ BusyError            11   a lock is held or a ref moved
-    ├─ NotFoundError        12   nothing by that name
-    │  └─ AmbiguousError    12   several by that name
+    ├─ NotFoundError        12   no match for a name
+    │  └─ AmbiguousError    12   several matches for a name
     ├─ InvalidCheckpoint    13   a document that cannot be trusted
     │  └─ NewerCheckpoint   13   a document of a later version
     ├─ StateError           13   a state that TOML cannot hold losslessly
     └─ WorktreeError        14   a directory or worktree in the way
 
-This module is imported by the hook, so it stays free of imports.
+The hook imports this module: keep it free of imports.
 """
 
 from __future__ import annotations
@@ -28,15 +26,12 @@ if TYPE_CHECKING:
     from typing import Any, Self
 
 
-# The errors that reach a person, each with its exit code and the command to run next.
-
-
 class CkptError(Exception):
-    """An error for a person.
+    """An error for people.
 
     Args:
-        message: what happened, to which object, and why; one sentence without a final period.
-        hint: the command to run next, or what to change; None where nothing can be advised.
+        message: what failed, on which object, and why; one sentence without a final period.
+        hint: the command to run next, or what to change; None for no advice.
     """
 
     exit_code = 1
@@ -47,15 +42,11 @@ class CkptError(Exception):
         self.hint = hint
 
     def __reduce__(self) -> tuple[object, ...]:
-        """How `pickle` and `copy` make it again, with any constructor: pools of processes hand errors on that way, and hang without."""
+        """Support `pickle` and `copy` for any constructor: process pools hang without it."""
         return _made_again, (type(self), self.args), self.__dict__
 
     def but(self, **changes: object) -> Self:
-        """Returns a new error that differs from this one in some attributes: one that was raised is never changed.
-
-        Args:
-            changes: attributes by name.
-        """
+        """Return a copy with some attributes changed: a raised error is never changed."""
         other = type(self).__new__(type(self), *self.args)
         other.__dict__.update(self.__dict__, **changes)
         return other.with_traceback(self.__traceback__)
@@ -72,30 +63,28 @@ class UsageError(CkptError):
 
 
 class RepositoryError(CkptError):
-    """There is no repository here, or git cannot use the one there is."""
+    """There is no repository here, or git cannot use it."""
 
     exit_code = 10
 
 
 class BusyError(CkptError):
-    """A lock is held by somebody else, or a ref moved while we looked away."""
+    """Another process holds a lock, or a ref moved in the meantime."""
 
     exit_code = 11
 
 
 class NotFoundError(CkptError):
-    """Nothing goes by that name."""
+    """No checkpoint, run or commit has that name."""
 
     exit_code = 12
 
 
 class AmbiguousError(NotFoundError):
-    """Several things go by that name.
+    """Several things have that name.
 
     Args:
-        message: the name, and what was looked for.
-        candidates: one line for each thing it could mean.
-        hint: how to name one of them.
+        candidates: one line for each of them.
     """
 
     def __init__(self, message: str, candidates: Sequence[str], *, hint: str | None = None) -> None:
@@ -104,12 +93,7 @@ class AmbiguousError(NotFoundError):
 
 
 class RunExists(CkptError):
-    """A run with the key that another one should start with exists.
-
-    Args:
-        message: the key and the run.
-        hint: how to go on with it.
-    """
+    """A run with the requested key exists."""
 
     def __init__(self, message: str, run: str, *, hint: str | None = None) -> None:
         super().__init__(message, hint=hint)
@@ -117,11 +101,10 @@ class RunExists(CkptError):
 
 
 class RunComplete(UsageError):
-    """A run that was to be gone on with is complete.
+    """The run to resume is complete.
 
     Args:
-        run: its id.
-        results: what its phases returned, by name, in the order in which they were completed.
+        results: what its phases returned, by name, in order of completion.
     """
 
     def __init__(self, run: str, results: Mapping[str, Any]) -> None:
@@ -139,18 +122,17 @@ def _short(text: str) -> str:
 
 
 class InvalidCheckpoint(CkptError):
-    """A ref under `refs/checkpoints/` does not hold a valid checkpoint document.
+    """A ref below `refs/checkpoints/` does not hold a valid checkpoint document.
 
     Args:
         ref: full name of the ref.
-        field: the offending key, dotted, or "" where the document as a whole is meant.
-        problem: what is wrong with it.
+        field: the offending key, dotted; "" for the document as a whole.
     """
 
     exit_code = 13
 
     def __init__(self, ref: str, field: str, problem: str, *, hint: str | None = None) -> None:
-        field, problem = _short(field), _short(problem)  # either may quote a document that somebody else has made
+        field, problem = _short(field), _short(problem)  # both may quote a fetched document
         where = f"{ref}: {field}: " if field else f"{ref}: "
         super().__init__(where + problem, hint=hint)
         self.ref = ref
@@ -159,15 +141,14 @@ class InvalidCheckpoint(CkptError):
 
 
 class NewerCheckpoint(InvalidCheckpoint):
-    """The document has a version that this program does not know."""
+    """A document of a version that this program does not know."""
 
 
 class StateError(CkptError):
-    """A value that a checkpoint document cannot hold without changing it.
+    """A value that a checkpoint document cannot hold losslessly.
 
     Args:
         path: JSON pointer to the value.
-        problem: why it cannot be stored.
     """
 
     exit_code = 13
@@ -179,24 +160,23 @@ class StateError(CkptError):
 
 
 class WorktreeError(CkptError):
-    """A directory that is in the way, or a worktree that cannot be made or trusted."""
+    """A directory is in the way, or a worktree cannot be made or trusted."""
 
     exit_code = 14
 
 
-# What an inspection reports.
+# Results of inspections.
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing that is not as it should be.
+    """One problem that an inspection reports.
 
     Attributes:
         code: stable name of the kind of finding, such as "hook-missing".
-        object: the ref, file or setting it is about.
-        sentence: what is wrong with it, for a person.
-        cure: the command or line that mends it; None where nothing can be advised.
-        repaired: whether it was mended just now.
+        object: the affected ref, file or setting.
+        cure: the command or line that fixes it; None for no advice.
+        repaired: whether it was fixed just now.
     """
 
     code: str

@@ -1,4 +1,4 @@
-"""What keeps one bad document from ending a command that reads many."""
+"""Keep one bad document from ending a command that reads many."""
 
 from __future__ import annotations
 
@@ -13,19 +13,15 @@ if TYPE_CHECKING:
 
 
 def fenced(ref: str, read: Callable[[], T]) -> T:
-    """Returns what `read` makes of the document behind a ref, which may have been fetched.
-
-    Args:
-        ref: its full name.
-        read: raises `CkptError` for what it foresees.
+    """Return `read()`, the content of the document behind a ref.
 
     Raises:
-        InvalidCheckpoint: it failed in a way that nobody foresaw: that is said of this ref, and the others go on.
+        InvalidCheckpoint: it failed with an error that is no `CkptError`; the ref is named.
     """
     try:
         return read()
     except CkptError:
         raise
     except Exception as error:
-        said = " ".join(str(error).split())
-        raise InvalidCheckpoint(ref, "", f"cannot be read: {type(error).__name__}{f': {said}' if said else ''}") from error
+        message = " ".join(str(error).split())
+        raise InvalidCheckpoint(ref, "", f"cannot be read: {type(error).__name__}{f': {message}' if message else ''}") from error

@@ -1,6 +1,6 @@
 """Ids: UUID version 4 for checkpoints, `YYYYMMDD-HHMMSS-<slug>` for runs.
 
-Imported by the hook, so it uses neither `uuid` nor `re`.
+The hook imports this module: it uses neither `uuid` nor `re`.
 """
 
 from __future__ import annotations
@@ -12,31 +12,27 @@ from gitckpt.model.errors import NotFoundError, UsageError
 _HEX = frozenset("0123456789abcdef")
 _HYPHENS = (8, 13, 18, 23)
 _SLUG = frozenset("abcdefghijklmnopqrstuvwxyz0123456789-")
+# Characters of an id that are shown to people.
 SHORT = 8
-"""How many characters of an id a person is shown."""
 
+# Shortest prefix of an id that is looked up.
 MIN_PREFIX = 4
-"""The shortest prefix of an id that is looked up."""
 
 _MAX_SLUG = 50
-"""The longest slug of a run id, in characters."""
 
 _MAX_RUN_ID = 200  # a file name has at most 255 bytes, and git appends ".lock"
 
 
 def of_commit(oid: str) -> str:
-    """Return the id of the checkpoint that post-commit records: a UUID of version 4 made of the oid.
+    """Return the checkpoint id for a commit: a UUID version 4 made of its full oid.
 
-    Two hooks that record one commit so make one checkpoint. `hooks/hook.sh` does the same.
-
-    Args:
-        oid: the full object id of the commit.
+    Two hooks that record one commit thus make one checkpoint. `hooks/hook.sh` does the same.
     """
     return f"{oid[:8]}-{oid[8:12]}-4{oid[13:16]}-8{oid[17:20]}-{oid[20:32]}"
 
 
 def new_id() -> str:
-    """Returns a fresh random UUID version 4 in its canonical form (RFC 9562, section 5.4)."""
+    """Return a random UUID version 4 in canonical form (RFC 9562, section 5.4)."""
     raw = bytearray(os.urandom(16))
     raw[6] = raw[6] & 0x0F | 0x40
     raw[8] = raw[8] & 0x3F | 0x80
@@ -44,7 +40,7 @@ def new_id() -> str:
 
 
 def is_id(text: str) -> bool:
-    """Tells whether `text` is a canonical (lower case) UUID version 4."""
+    """Return whether a text is a canonical (lower case) UUID version 4."""
     return (
         len(text) == 36
         and text.count("-") == 4
@@ -56,55 +52,47 @@ def is_id(text: str) -> bool:
 
 
 def to_bytes(id_: str) -> bytes:
-    """Returns the 16 bytes of a UUID."""
+    """Return the 16 bytes of a UUID."""
     return bytes.fromhex(id_.replace("-", ""))
 
 
 def from_bytes(data: bytes) -> str:
-    """Returns the canonical form of a UUID of 16 bytes."""
+    """Return the canonical form of the 16 bytes of a UUID."""
     text = data.hex()
     return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
 
 
 def is_id_prefix(text: str) -> bool:
-    """Tells whether `text`, of at least `MIN_PREFIX` characters, could begin an id."""
+    """Return whether a text of `MIN_PREFIX` or more characters can begin an id."""
     if not MIN_PREFIX <= len(text) <= 36:
         return False
     return all(c == "-" if i in _HYPHENS else c in _HEX for i, c in enumerate(text)) and text[14:15] in ("", "4") and text[19:20] in "89ab"
 
 
 def is_oid(text: str) -> bool:
-    """Tells whether `text` is a full object id, SHA-1 (40 hex digits) or SHA-256 (64)."""
+    """Return whether a text is a full oid: 40 (SHA-1) or 64 (SHA-256) hex digits."""
     return len(text) in (40, 64) and _HEX.issuperset(text)
 
 
 def slug(name: str) -> str:
-    """Returns `name` as the last part of a run id.
-
-    Args:
-        name: any text; letters are lowered, every other run of characters becomes one hyphen.
-
-    Returns:
-        At most `_MAX_SLUG` characters of `a-z`, `0-9` and single hyphens, or "run" where nothing is left.
-    """
+    """Return a name as the last part of a run id; "run" if nothing is left of it."""
     kept = "".join(c if c.isascii() and c.isalnum() else " " for c in name.lower())
     return "-".join(kept.split())[:_MAX_SLUG].rstrip("-") or "run"
 
 
 def run_id(stamp: str, name: str, attempt: int = 1) -> str:
-    """Returns the id of a run.
+    """Return the id of a run.
 
     Args:
-        stamp: start of the run as `YYYYMMDD-HHMMSS`, UTC.
-        name: what the run is about; becomes the slug.
-        attempt: 1, or the number to append where the id without it is taken.
+        stamp: its start as `YYYYMMDD-HHMMSS`, UTC.
+        attempt: 1, or a number to append because the id without it is taken.
     """
     base = f"{stamp}-{slug(name)}"
     return base if attempt == 1 else f"{base}-{attempt}"
 
 
 def is_run_id(text: str) -> bool:
-    """Tells whether `text` is a run id. What passes is safe as a ref component and as a directory name."""
+    """Return whether a text is a run id, and so safe in a ref and as a directory name."""
     return (
         16 < len(text) <= _MAX_RUN_ID
         and text[:8].isdigit()
@@ -119,18 +107,14 @@ def is_run_id(text: str) -> bool:
 
 
 def require_id(text: str) -> None:
-    """Raise `NotFoundError` for a text that is not the full id of a checkpoint, such as "latest"."""
+    """Raise `NotFoundError` unless a text is a full id; "latest" is none."""
     if not is_id(text):
         named = f"{text:.60}"
         raise NotFoundError(f"{named!r} is not the full id of a checkpoint", hint=f"store.find({named!r}) returns that")
 
 
 def require_run_id(text: str) -> str:
-    """Returns `text` if it is a run id.
-
-    Raises:
-        UsageError: it is not one.
-    """
+    """Return a run id; raise `UsageError` for anything else."""
     if not isinstance(text, str) or not is_run_id(text):
         hint = "a run id looks like 20261121-201500-add-login; store.find_run(TEXT) returns one"
         raise UsageError(f"{text!r} is not a run id", hint=hint)
@@ -138,11 +122,7 @@ def require_run_id(text: str) -> str:
 
 
 def require_oid_or_unborn(text: str) -> str:
-    """Returns the text, if it is a full object id, or "", which stands for the commit of an unborn branch.
-
-    Raises:
-        UsageError: it is none.
-    """
+    """Return a full oid or "" (unborn branch); raise `UsageError` for anything else."""
     if not isinstance(text, str) or not (is_oid(text) or text == ""):
         raise UsageError(f"{text!r:.60} is not the full oid of a commit", hint="ask git for it: git rev-parse REV")
     return text

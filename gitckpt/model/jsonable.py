@@ -1,4 +1,4 @@
-"""A checkpoint as JSON, for `--json`. What JSON lacks becomes a string, and `types` says what it was, as in the document itself."""
+"""Render a checkpoint as JSON, for `--json`."""
 
 from __future__ import annotations
 
@@ -18,11 +18,12 @@ if TYPE_CHECKING:
     from typing import Any
 
 
-# A checkpoint as JSON, for `--json`. What JSON lacks becomes a string, and `types` says what it was, as in the document itself.
-
-
 def document(checkpoint: Checkpoint) -> dict[str, Any]:
-    """Returns the whole document; `types` maps JSON pointers into `state` to "bytes", "float", "datetime", "date" or "time"."""
+    """Return the whole document.
+
+    Values that JSON lacks become strings; `types` maps JSON pointers into `state` to "bytes",
+    "float", "datetime", "date" or "time".
+    """
     types: dict[str, str] = {}
     whole = {key: _plain(value, None, {}) for key, value in fields(checkpoint).items() if value is not None}
     converted = _plain(dict(checkpoint.state), None, types)
@@ -30,12 +31,12 @@ def document(checkpoint: Checkpoint) -> dict[str, Any]:
 
 
 def state(checkpoint: Checkpoint) -> dict[str, Any]:
-    """Returns the state alone."""
+    """Return the state alone."""
     return plain(checkpoint.state)
 
 
 def plain(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns a map of the values that a state may hold, as JSON has them."""
+    """Return the values of a state as JSON has them."""
     converted: dict[str, Any] = _plain(dict(values), None, {})
     return converted
 
@@ -57,21 +58,18 @@ def _plain(value: Any, path: Any, types: dict[str, str]) -> Any:
     return value
 
 
-# What changed between two states, value by value.
+# Differences between two states.
 
 
+# The value of a key that a state does not have.
 MISSING = object()
-"""Stands for the value of a key that a state does not have."""
 
 
 @dataclass(frozen=True, slots=True)
 class StateChange:
-    """One value that differs.
+    """One value that differs between two states, at a JSON pointer.
 
-    Attributes:
-        pointer: where it is (a JSON pointer).
-        old: its value before; an object that equals no value, where it `is_added`.
-        new: its value after; an object that equals no value, where it `is_removed`.
+    `old` and `new` are an object that equals no value where there is none.
     """
 
     pointer: str
@@ -80,17 +78,17 @@ class StateChange:
 
     @property
     def is_added(self) -> bool:
-        """Whether it is there since then."""
+        """Whether only the new state has it."""
         return self.old is MISSING
 
     @property
     def is_removed(self) -> bool:
-        """Whether it was there until then."""
+        """Whether only the old state has it."""
         return self.new is MISSING
 
 
 def compare(old: Any, new: Any) -> list[StateChange]:
-    """Returns the values that differ, in the order of the newer state; what is gone comes after what is there."""
+    """Return the differing values in the order of the new state; removed ones follow."""
     changes: list[StateChange] = []
     _compare(old, new, None, changes)
     return changes
@@ -110,6 +108,7 @@ def _compare(old: Any, new: Any, path: Any, changes: list[StateChange]) -> None:
 def _same(old: Any, new: Any) -> bool:
     if type(old) is not type(new):
         return False
-    if type(old) in (float, datetime.datetime):  # NaN is no change, -0.0 is one, and so is another offset of the same instant
+    # By text, NaN equals itself, and -0.0 or another offset of the same instant is a change.
+    if type(old) in (float, datetime.datetime):
         return repr(old) == repr(new)
     return bool(old == new)

@@ -1,4 +1,4 @@
-"""What the note of a commit says: a line for each of its newest checkpoints, beside lines that people wrote. Pure functions."""
+"""The note of a commit: one line for each of its newest checkpoints."""
 
 from __future__ import annotations
 
@@ -9,41 +9,41 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
 
 
+# Checkpoints that a note lists: notes of thousands of lines, rewritten often, would fill the disk.
 MOST = 20
-"""So many checkpoints a note lists, the newest: notes of thousands of lines, written again and again, would fill the disk."""
 
+# Last line of a note whose commit has more.
 MORE = "and older ones: git ckpt list --commit"
-"""The last line of a note that once had more."""
 
 
 def link_line(checkpoint_id: str, phase: str, timestamp: str) -> str:
-    """Returns the line that links a checkpoint to a commit: `<uuid> <phase> <timestamp>`, with control characters escaped."""
+    """Return the note line of a checkpoint: `<uuid> <phase> <timestamp>`."""
     words = " ".join(phase.split())
-    if not words.isprintable():  # `git log` prints notes as they are, and a fetched document may hold anything
+    if not words.isprintable():  # `git log` prints notes raw, and the document may be fetched
         words = "".join(each if each.isprintable() else ascii(each)[1:-1] for each in words)
     return f"{checkpoint_id} {words} {timestamp}"
 
 
 def link_id(line: str) -> str:
-    """Returns the id of the checkpoint that a line links to."""
+    """Return the checkpoint id of a note line."""
     return line.partition(" ")[0]
 
 
 def is_full(lines: Iterable[str]) -> bool:
-    """Tells whether a note may lack checkpoints of its commit."""
+    """Return whether a note may lack checkpoints of its commit."""
     return MORE in lines
 
 
 def changed(lines: Iterable[str], new: Iterable[str], gone: Collection[str]) -> list[str]:
-    """Returns the lines of a note with further links and without others; what people wrote stays as it is.
+    """Return a note with links added and removed; lines by people stay as they are.
 
     Args:
-        lines: those that it has.
-        new: lines of links; each takes the place of one that links the same checkpoint.
-        gone: ids of checkpoints that it links no more.
+        new: lines of links; a line replaces one of the same checkpoint.
+        gone: ids of checkpoints whose links are removed.
     """
     lines = list(lines)
-    links = {link_id(line): line for line in lines if ids.is_id(link_id(line))}  # git joins notes, and may leave a line twice
+    # git's merge of notes may leave a line twice.
+    links = {link_id(line): line for line in lines if ids.is_id(link_id(line))}
     links.update((link_id(line), line) for line in new)
     links = {name: line for name, line in links.items() if name not in gone}
     shown = dict(sorted(links.items(), key=lambda link: link[1].rpartition(" ")[2])[-MOST:])

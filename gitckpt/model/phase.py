@@ -9,36 +9,36 @@ if TYPE_CHECKING:
     from collections.abc import Collection
     from typing import Any
 
+# The two that end a phase, then those of a phase or step in progress.
 STATUSES = ("complete", "failed", "started", "progress", "blocked", "skipped", "partial")
-"""Every status: the two that end a phase, then those of a phase or step in flight."""
 
+# Typos of "failed": such a name would otherwise count as complete.
 _SLIPS = ("fail", "fails", "failure", "failing")
-"""Meant for "failed": a name that ends so would count as complete."""
 
+# Trigger of step checkpoints, which have phases of their own.
 _STEP = "step"
-"""The trigger of the checkpoints of steps, which have phases of their own."""
 
+# Typos of the hyphen.
 _BREAKS = " _.:/"
-"""What may stand where a hyphen was meant."""
 
 
 def split(label: str) -> tuple[str, str]:
-    """Returns the phase and the status of a label; the status is "" where the label has no hyphen."""
+    """Return the phase and the status of a label; the status is "" without a hyphen."""
     name, hyphen, status = label.rpartition("-")
     return (name, status) if hyphen else (label, "")
 
 
 def label(text: str) -> str:
-    """Returns what a person typed, or a program handed in, as a phase label: the one rule for both.
+    """Return the phase label for a text from a person or a program.
 
     Args:
-        text: `phase-status`, or the name of a phase alone, which then counts as complete: what follows its last hyphen is a status only
-            where it is one of `STATUSES`, so that `add-login` is the phase `add-login`, complete.
+        text: `phase-status`, or a phase alone, which counts as complete. The part after the last
+            hyphen is a status only if `STATUSES` has it: `add-login` is the phase `add-login`.
 
     Raises:
-        UsageError: there is no name, or a status in its place; what should be a status is empty, in capitals or "fail", or "failed" after
-            something else than a hyphen (a phase that failed must not count as complete for a slip); or the text has line breaks or
-            other control characters, or spaces around it.
+        UsageError: the name is missing, the text has control characters or surrounding spaces, or
+            the status is a slip ("-fail", ".failed", capitals): a failed phase must not count as
+            complete by mistake.
     """
     name, status = split(text)
     complete = text
@@ -54,7 +54,6 @@ def label(text: str) -> str:
 
 
 def _is_slip(text: str) -> bool:
-    """Tells whether a text without a status was meant to have one."""
     last = text.lower().rpartition("-")[2]
     if last in (*STATUSES, *_SLIPS):
         return True
@@ -64,24 +63,22 @@ def _is_slip(text: str) -> bool:
     return tail in ("failed", *_SLIPS)
 
 
+# Label of a checkpoint that rewinds a run; it lists the phases that stay complete.
 REWOUND = "rewind-complete"
-"""The label of a checkpoint that takes phases of a run out of those that are complete: it says itself which stay."""
 
+# Names in labels that are no phases of a run.
 NOT_PHASES = ("run", "commit", "manual", "safety", "rewind")
-"""Names of labels that are no phases of a run, whatever their status."""
 
 
 def completed_after(completed: dict[str, str], label: str, checkpoint_id: str, kept: Collection[str] | None = None) -> dict[str, str]:
-    """Returns which phases of a run are complete after a checkpoint.
+    """Return the completed phases of a run after a checkpoint.
 
-    A phase that is completed or skipped joins them; one that starts again leaves them, with all that were completed after it. Where the
-    run was taken back, those leave them that are not kept.
+    A phase that completes or is skipped is added. One that starts again is removed, with all that
+    were completed after it.
 
     Args:
-        completed: phase → the checkpoint that completed it, in order, before.
-        label: the phase label of the checkpoint.
-        checkpoint_id: its id.
-        kept: the phases that it says are complete, where its label is `REWOUND`; None where it says nothing of them.
+        completed: phase -> the checkpoint that completed it, in order, before.
+        kept: for the label `REWOUND`, the phases that stay complete; None for all.
     """
     if label == REWOUND and kept is not None:
         return {name: id_ for name, id_ in completed.items() if name in kept}
@@ -96,17 +93,19 @@ def completed_after(completed: dict[str, str], label: str, checkpoint_id: str, k
 
 
 def carry(fields: dict[str, Any], before: dict[str, Any]) -> None:
-    """Carries on what drives a run and at which attempt it is; says which of its phases are complete after this checkpoint.
+    """Copy pipeline and attempt from the last checkpoint; update completed phases.
 
     Args:
-        fields: keys of the new checkpoint, changed in place; what they say already stays, less the phases that are complete.
-        before: keys of the newest checkpoint of the run until now; none where it starts.
+        fields: keys of the new checkpoint, changed in place; those that are set stay, except the
+            completed phases.
+        before: keys of the run's last checkpoint; empty for a new run.
     """
     own, carried = fields.get("pipeline"), before.get("pipeline")
     pipeline = own or carried
     if pipeline is not None:
-        is_imported = fields.get("imported") is not None  # then the file says what is complete
-        label = fields["phase"] if fields["trigger"] != _STEP and not is_imported else ""  # steps are no phases of what drives the run
+        is_imported = fields.get("imported") is not None  # then the file lists what is complete
+        # Steps are no phases of the pipeline.
+        label = fields["phase"] if fields["trigger"] != _STEP and not is_imported else ""
         known = pipeline if carried is None or fields.get("rewound_to") is not None or is_imported else carried
         kept = own.get("completed", {}) if own is not None else None
         after = completed_after(dict(known.get("completed", {})), label, fields["id"], kept)

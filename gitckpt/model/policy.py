@@ -1,4 +1,4 @@
-"""The expiry policy: which checkpoints may go, and why. Pure; what it needs to know is handed to it."""
+"""The expiry policy: which checkpoints may go, and why. Pure functions."""
 
 from __future__ import annotations
 
@@ -13,90 +13,74 @@ HOUR = 3600 * times.MICRO
 DAY = 24 * HOUR
 
 
+# Time and id of a checkpoint; the newer one of two has the greater place.
 Place = tuple[int, str]
-"""The time and the id of a checkpoint: of two, the one with the greater place is the newer one."""
 
+# Before every checkpoint.
 ALL: Place = (-(1 << 63), "")
-"""Before every checkpoint."""
 
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """What the policy knows of a checkpoint."""
+    """The facts about a checkpoint that the policy needs."""
 
     id: str
+    # In microseconds since the epoch.
     time: int
-    """Its timestamp, in microseconds since the epoch."""
-
     trigger: str
     run: str | None
+    # Whether an amend or rebase replaced its commit.
     rewritten: bool
-    """Whether an amend or rebase replaced its commit."""
-
+    # The branch it was made on; only a later checkpoint of the same line can replace it.
     line: str | None = None
-    """The branch it was made on. Only a later one of the same line can stand for it."""
-
     agent: bool = False
-    """Whether an agent had it made."""
-
+    # Whether a tag points to it or to its commit.
     tagged: bool = False
-    """Whether a tag points to it, or to its commit."""
 
     def is_among(self, oldest: Place | None) -> bool:
-        """Tells whether it is as new as the oldest one that stays among the newest."""
+        """Return whether it is as new as the oldest that stays."""
         return oldest is not None and (self.time, self.id) >= oldest
 
     @property
     def is_automatic(self) -> bool:
-        """Whether nobody asked for it by hand, and no run needs it: a hook made it, or an agent."""
+        """Whether a hook or an agent made it outside of any run."""
         return self.run is None and (self.trigger in HOOK_TRIGGERS or (self.trigger == MANUAL and self.agent))
 
 
 @dataclass(frozen=True, slots=True)
 class RunCandidate:
-    """What the policy knows of a run."""
+    """The facts about a run that the policy needs."""
 
     id: str
+    # Of its newest checkpoint, in microseconds since the epoch.
     time: int
-    """Of its newest checkpoint, in microseconds since the epoch."""
-
+    # One of `runstate.STATUSES`.
     status: str
-    """What has become of it, one of `runstate.STATUSES`."""
-
+    # Unfinished runs that refer to its checkpoints.
     needed_by: Collection[str] = ()
-    """The unfinished runs that refer to its checkpoints."""
 
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """When checkpoints expire. Lengths of time are in microseconds; a UsageError says which is no whole number from 0 on."""
+    """When checkpoints expire; ages are in microseconds."""
 
+    # Age at which a hook's checkpoint expires.
     older_than: int = 30 * DAY
-    """A checkpoint made by a hook expires at this age."""
-
+    # The same for a rewritten commit, even among the newest.
     rewritten_older_than: int = 7 * DAY
-    """… and at this age if its commit was rewritten, however new it is among the others."""
-
+    # This many of the newest stay, whatever their age.
     keep_last: int = 100
-    """So many of the newest stay, whatever their age."""
-
+    # Age of the newest checkpoint at which a complete run expires as a whole.
     runs_older_than: int = 7 * DAY
-    """A run that is complete expires as a whole when its newest checkpoint has this age."""
-
+    # From this age on, one an hour stays of those by hooks and agents.
     hourly_after: int = DAY
-    """Of those made by hooks and agents, one an hour stays from this age on …"""
-
+    # From this age on, one a day stays if it has what the others have.
     daily_after: int = 7 * DAY
-    """… and one a day from this one, if it has what the others have."""
-
+    # Age at which a safety checkpoint expires, except the `safety_keep_last` newest.
     safety_older_than: int = 7 * DAY
-    """A safety checkpoint, made unasked before files were replaced, expires at this age …"""
-
     safety_keep_last: int = 20
-    """… but so many of the newest of those stay."""
-
+    # Whether checkpoints by people and unfinished runs are candidates too.
     everything: bool = False
-    """Whether checkpoints saved by people, and runs that are not complete, are candidates too."""
 
     @property
     def safeties(self) -> int:
@@ -123,35 +107,30 @@ NOTHING_EXPIRES = Policy(
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """What becomes of a checkpoint, or of a run."""
+    """Whether a checkpoint or a run expires."""
 
     id: str
     expires: bool
+    # A clause for people, such as "35d old, limit 30d".
     reason: str
-    """One clause for a person, such as "35d old, limit 30d"."""
 
 
 @dataclass(frozen=True, slots=True)
 class Newest:
-    """Which checkpoints stay as they are among the newest: the place of the oldest of them, of each kind; None where none stays."""
+    """The oldest checkpoint of each kind that stays for being new; None where none does."""
 
+    # By hooks; of all but the safety checkpoints where everything is a candidate.
     hooks: Place | None
-    """Of those by hooks; where everything is a candidate, of all but those for safety."""
-
+    # By hooks and agents together, which are thinned.
     agents: Place | None
-    """Of those by hooks and agents together, which are thinned."""
-
     safety: Place | None
 
 
 def apply(candidates: Iterable[Candidate], policy: Policy, newest: Newest, *, now: int) -> list[Decision]:
-    """Returns a decision for each candidate, in the order given; those of runs stay, as a run goes as a whole.
+    """Return a decision for each checkpoint, in order. Those of runs stay.
 
     Args:
-        candidates: checkpoints.
-        policy: the rules.
-        newest: which stay as the policy lets so many of the newest stay.
-        now: the current instant, in microseconds since the epoch.
+        now: microseconds since the epoch, here and below.
     """
     return [
         _kept_for_what_it_is(candidate, policy)
@@ -163,55 +142,51 @@ def apply(candidates: Iterable[Candidate], policy: Policy, newest: Newest, *, no
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """The checkpoints of one line that were made by hooks and agents within one hour, or one day."""
+    """Checkpoints of one line by hooks and agents within one hour or one day."""
 
+    # "hour" or "day".
     length: str
-    """"hour" or "day"."""
-
     newest: Candidate
+    # Others that may go if a later one has what they have, newest first.
     due: Sequence[Candidate]
-    """Those of the others that may go if a later one has what they have, newest first."""
 
 
 def spans(candidates: Iterable[Candidate], policy: Policy, newest: Newest, *, now: int) -> list[Span]:
-    """Returns where checkpoints are thinned as they age. Hours and days begin when those of UTC do, so that each stays the same.
+    """Return the spans in which checkpoints are thinned.
+
+    Hours and days are those of UTC, so that each span stays the same.
 
     Args:
-        candidates: checkpoints that do not expire, newest first.
-        policy: the rules.
-        newest: which stay as the policy lets so many of the newest stay.
-        now: the current instant, in microseconds since the epoch.
+        candidates: those that do not expire, newest first.
     """
-    found: dict[tuple[str | None, int, int], list[tuple[Candidate, bool]]] = {}
+    groups: dict[tuple[str | None, int, int], list[tuple[Candidate, bool]]] = {}
     first = min(policy.hourly_after, policy.daily_after)
     for each in candidates:
         if each.is_automatic:
             age = now - each.time
             length = DAY if age >= policy.daily_after else HOUR
             is_due = age >= first and not each.is_among(newest.agents) and not each.tagged
-            found.setdefault((each.line, length, each.time // length), []).append((each, is_due))
+            groups.setdefault((each.line, length, each.time // length), []).append((each, is_due))
     return [
         Span("day" if length == DAY else "hour", some[0][0], due)
-        for (_, length, _), some in found.items()
+        for (_, length, _), some in groups.items()
         if (due := [each for each, is_due in some[1:] if is_due])
     ]
 
 
 def thinned(candidate: Candidate, span: Span, *, now: int) -> Decision:
-    """Returns the decision on one that is due, where a later one has what it has."""
+    """Return the decision on a due checkpoint that a later one replaces."""
     reason = f"{_length(now - candidate.time)} old, one {'an' if span.length == 'hour' else 'a'} {span.length} stays"
     return Decision(candidate.id, expires=True, reason=reason)
 
 
 def apply_to_runs(runs: Sequence[RunCandidate], policy: Policy, *, now: int) -> list[Decision]:
-    """Returns a decision for each run, in the order given.
+    """Return a decision for each run, in order.
 
-    A run that somebody drives stays, whatever the policy; and so does one that an unfinished run refers to which stays.
+    A driven run stays, and so does one that a staying unfinished run refers to.
 
     Args:
         runs: the one with the newest checkpoint first.
-        policy: the rules.
-        now: the current instant, in microseconds since the epoch.
     """
     decided: dict[str, Decision] = {}
     unfinished = 0
@@ -229,12 +204,12 @@ def apply_to_runs(runs: Sequence[RunCandidate], policy: Policy, *, now: int) -> 
 
 
 def squashed(chain: Iterable[tuple[str, str, str]]) -> dict[str, str]:
-    """Returns the checkpoints of a run that only tell of progress within phases that are complete by now, each with its phase.
+    """Return the progress checkpoints of phases that are complete, each with its phase.
 
     Args:
-        chain: id, phase label and trigger of each checkpoint of the run, by sequence.
+        chain: id, label and trigger of each checkpoint of the run, by sequence.
     """
-    found: dict[str, str] = {}
+    squashed_ids: dict[str, str] = {}
     begun: dict[str, list[str]] = {}
     for checkpoint, label, trigger in chain:
         name, status = phase.split(label)
@@ -243,8 +218,8 @@ def squashed(chain: Iterable[tuple[str, str, str]]) -> dict[str, str]:
         elif status == "progress" and trigger == PHASE and name in begun:
             begun[name].append(checkpoint)
         elif status in ("complete", "skipped"):
-            found |= dict.fromkeys(begun.pop(name, ()), name)
-    return found
+            squashed_ids |= dict.fromkeys(begun.pop(name, ()), name)
+    return squashed_ids
 
 
 def _of_run(run: RunCandidate, policy: Policy, now: int, rank: int) -> Decision:

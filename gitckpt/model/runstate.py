@@ -1,4 +1,4 @@
-"""What has become of a run."""
+"""The status of a run."""
 
 from __future__ import annotations
 
@@ -7,34 +7,30 @@ from gitckpt.model.checkpoint import PHASE, Checkpoint
 
 RUNNING, STALLED, CRASHED, FAILED = "running", "stalled", "crashed", "failed"
 BLOCKED, PAUSED, COMPLETE, OPEN = "blocked", "paused", "complete", "open"
+# Open: a run that has had no driver yet; people or agents work in its worktree.
 STATUSES = (RUNNING, STALLED, CRASHED, FAILED, BLOCKED, PAUSED, COMPLETE, OPEN)
-"""Open is a run that nobody has driven yet: people or agents work in its worktree by themselves."""
 
+# Statuses of runs with a live driver.
 DRIVEN = (RUNNING, STALLED)
-"""The statuses of runs that somebody who is alive holds."""
 
+# Label of the checkpoint before a rewind. While it is the newest, files may be old, new or mixed.
 REWINDING = "rewind-started"
-"""The label of what is recorded before a run is taken back: while it is the newest one, files may be those of before, of then, or both."""
 
 _TARGET = "before going back to "
 
+# A status set by a program or a person in a run without a driver; else the run is open.
 _UNDONE = {"failed": FAILED, "blocked": BLOCKED}
-"""What a program or a person can say of a run that nobody holds: it is open otherwise, as there may be more to come."""
 
 _BY_STATUS = {"failed": FAILED, "blocked": BLOCKED, "partial": PAUSED, "complete": PAUSED, "skipped": PAUSED}
 
 
 def before_rewind(checkpoint_id: str) -> str:
-    """Returns the message of what is recorded before a run is taken back to a checkpoint."""
+    """Return the message of the checkpoint before a rewind."""
     return f"{_TARGET}{checkpoint_id}"
 
 
 def rewinding_to(newest: Checkpoint) -> str | None:
-    """Returns the checkpoint that a run was to be taken back to when that was cut off; None where it was not.
-
-    Args:
-        newest: its newest checkpoint.
-    """
+    """Return the target of an interrupted rewind; None without one."""
     if newest.label != REWINDING or newest.trigger != PHASE:
         return None
     target = (newest.message or "").removeprefix(_TARGET)
@@ -42,14 +38,14 @@ def rewinding_to(newest: Checkpoint) -> str | None:
 
 
 def status(label: str | None, newest: str, *, driven: bool | None, stalled: bool = False, by_driver: bool = True) -> str:
-    """Returns the status of a run, one of `STATUSES`.
+    """Return the status of a run, one of `STATUSES`.
 
     Args:
-        label: the label of the newest checkpoint that says what has become of the run or of a phase; None without any.
-        newest: the label of its newest checkpoint.
-        driven: whether somebody who is alive holds its lease; None where the last holder gave it back, or nobody ever had it.
-        stalled: whether whoever holds it does nothing.
-        by_driver: whether somebody who drove the run recorded that label: then it goes on, or was left, at that phase.
+        label: of the newest checkpoint with the status of the run or a phase; None without any.
+        newest: label of the newest checkpoint.
+        driven: whether a live process holds its lease; None if released or never taken.
+        stalled: whether that process does nothing.
+        by_driver: whether a driver recorded `label`: the run is at that phase, or was left there.
     """
     if driven:
         return STALLED if stalled else RUNNING

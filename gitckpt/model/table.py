@@ -1,4 +1,4 @@
-"""Reads the keys of a table that somebody else may have written, each with its type. Pure; whatever reads a document imports it."""
+"""Read the keys of a table, each with its type. The table may be hostile."""
 
 from __future__ import annotations
 
@@ -15,15 +15,14 @@ if TYPE_CHECKING:
 
 
 class TableReader:
-    """Reads one table of a document; the first mistake is raised.
+    """A reader of one table of a document; raises at the first mistake.
 
     Args:
-        values: the table.
-        source: where the document stands, for errors: a ref.
-        prefix: what errors put before a key of a table within the document, such as `worktree.`.
+        source: where the document is, for errors: a ref.
+        prefix: of the table's keys in errors, such as `worktree.`.
 
     Attributes:
-        kinds: what errors call each type.
+        kinds: the names of types in errors.
     """
 
     kinds: Mapping[type, str] = {
@@ -43,14 +42,14 @@ class TableReader:
 
     @property
     def rest(self) -> dict[str, Any]:
-        """The keys that nobody asked for: a later version wrote them."""
-        found = {key: value for key, value in self.values.items() if key not in self._known}
-        for key, value in found.items():
+        """The keys that were not read: a later version wrote them."""
+        unread = {key: value for key, value in self.values.items() if key not in self._known}
+        for key, value in unread.items():
             self._require_storable(key, value)
-        return found
+        return unread
 
     def value(self, key: str, kind: type[T], default: D) -> T | D:
-        """Returns a value; the default where it is missing."""
+        """Return a value; the default where it is missing."""
         self._known.add(key)
         if key not in self.values:
             return default
@@ -60,22 +59,22 @@ class TableReader:
         return value if type(value) is kind else self.wrong(key, self.kinds[kind], value, default)
 
     def optional(self, key: str, kind: type[T]) -> T | None:
-        """Returns a value; None where it is missing."""
+        """Return a value; None where it is missing."""
         return self.value(key, kind, None)
 
     def required(self, key: str, kind: type[T]) -> T:
-        """Returns a value that must be there."""
+        """Return a value that must be present."""
         value = self.value(key, kind, None)
         if value is None:
             raise self.invalid(key, "missing")
         return value
 
     def flag(self, key: str, *, default: bool = False) -> bool:
-        """Returns true or false."""
+        """Return a boolean."""
         return self.value(key, bool, default)
 
     def instant(self, key: str) -> str | None:
-        """Returns a timestamp; None where it is missing."""
+        """Return a timestamp; None where it is missing."""
         text = self.value(key, str, None)
         if text is not None:
             try:
@@ -85,7 +84,7 @@ class TableReader:
         return text
 
     def texts(self, key: str) -> tuple[str, ...]:
-        """Returns an array of strings."""
+        """Return an array of strings."""
         values: list[Any] = self.value(key, list, [])
         for i, value in enumerate(values):
             if type(value) is not str:
@@ -93,7 +92,7 @@ class TableReader:
         return tuple(values)
 
     def map(self, key: str) -> dict[str, str]:
-        """Returns a table of strings."""
+        """Return a table of strings."""
         values: dict[str, Any] = self.value(key, dict, {})
         for name, value in values.items():
             if type(value) is not str:
@@ -101,7 +100,7 @@ class TableReader:
         return values
 
     def _require_storable(self, key: str, value: object) -> None:
-        """Raises `InvalidCheckpoint` where a value is, or holds, an integer beyond 64 bits: neither TOML nor the index has any."""
+        # Neither TOML nor the index holds integers beyond 64 bits.
         waiting = [value]
         while waiting:
             value = waiting.pop()
@@ -112,22 +111,18 @@ class TableReader:
             elif isinstance(value, list):
                 waiting += value
 
-    def wrong(self, key: str, wanted: str, value: object, default: D) -> D:  # noqa: ARG002 - for those who go on with it
-        """Says that a value is not what was wanted, and returns the default where it does not raise that.
-
-        Raises:
-            InvalidCheckpoint: always, here.
-        """
+    def wrong(self, key: str, wanted: str, value: object, default: D) -> D:  # noqa: ARG002 - for subclasses
+        """Raise for a value of another type; subclasses may return the default."""
         raise self.invalid(key, f"must be {wanted}, not {shown(value)}")
 
     def invalid(self, key: str, problem: str) -> InvalidCheckpoint:
-        """Returns the error that says what is wrong with a key."""
+        """Return the error for a key."""
         return InvalidCheckpoint(self.source, self.prefix + key, problem)
 
 
 def shown(value: object, most: int = 60) -> str:
-    """Returns a value for a message, cut to `most` characters."""
+    """Return a value for a message, cut to `most` characters."""
     try:
         return f"{value!r:.{most}}"
-    except ValueError:  # Python prints no integer beyond 4,300 digits, and `0x…` can write one
+    except ValueError:  # Python prints no integer beyond 4,300 digits; `0x…` can write one
         return "an integer of thousands of digits"

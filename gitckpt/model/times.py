@@ -1,4 +1,4 @@
-"""Timestamps (RFC 3339, UTC) and ages ("7d", "12h"). Imported by the hook, so at import it uses only `time`."""
+"""Timestamps (RFC 3339, UTC) and ages; the hook needs it, so it imports only `time`."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     import datetime as dt
 
+# An instant in this package is a whole number of microseconds since the epoch.
 MICRO = 1_000_000
-"""Microseconds in a second; every instant in this package is an integer count of them since the epoch."""
 
+# In seconds. Younger files may belong to a checkpoint or run that is being written: keep them.
 GRACE = 3600
-"""In seconds: what is younger may belong to a checkpoint, or a run, that is being written; nobody takes it for left over."""
 
 _EPOCH = 719_163  # date(1970, 1, 1).toordinal()
 _LENGTHS = (31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)
@@ -22,17 +22,17 @@ _DAY = 86_400
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": _DAY, "w": 604800}
 
 _MANY_DATES = 1000
+# Days since the epoch -> date. A million timestamps have a few hundred dates, which take most time.
 _dates: dict[int, str] = {}
-"""Dates by their days since the epoch: a million timestamps have a few hundred, and each takes longer than all the rest."""
 
 
 def now() -> int:
-    """Returns the current instant, in microseconds since the epoch."""
+    """Return the current instant, in microseconds since the epoch."""
     return time.time_ns() // 1000
 
 
 def to_text(instant: int) -> str:
-    """Returns an instant as RFC 3339 in UTC with microseconds, such as `2026-11-21T20:15:00.123456Z`."""
+    """Return an instant such as `2026-11-21T20:15:00.123456Z` (RFC 3339)."""
     seconds, micros = divmod(instant, MICRO)
     days, second = divmod(seconds, _DAY)
     minutes, second = divmod(second, 60)
@@ -48,22 +48,17 @@ def _date(days: int) -> str:
 
 
 def to_stamp(instant: int) -> str:
-    """Returns an instant as the `YYYYMMDD-HHMMSS` (UTC) that begins a run id."""
+    """Return an instant as `YYYYMMDD-HHMMSS` (UTC), the beginning of a run id."""
     return "{:04d}{:02d}{:02d}-{:02d}{:02d}{:02d}".format(*time.gmtime(instant // MICRO)[:6])
 
 
 def from_text(text: str) -> int:
-    """Returns the instant of an RFC 3339 timestamp.
+    """Return the instant of an RFC 3339 timestamp, to the microsecond.
 
-    Args:
-        text: date, `T`, time, an optional fraction of any length, then `Z` or an offset `±hh:mm`. A leap second (`:60`) counts as
-            the first instant of the next minute.
-
-    Returns:
-        Microseconds since the epoch; digits past the sixth of the fraction are cut off.
+    A leap second (`:60`) counts as the first instant of the next minute.
 
     Raises:
-        ValueError: the text is anything else, or names a day or a time that does not exist.
+        ValueError: it is no timestamp, or names a day or time that does not exist.
     """
     clock, offset = _split_offset(text)
     if len(clock) < 19 or clock[4] != "-" or clock[7] != "-" or clock[10] not in "Tt" or clock[13] != ":" or clock[16] != ":":
@@ -91,10 +86,10 @@ def as_datetime(instant: int | str) -> dt.datetime:
     """Return an instant as an aware `datetime` in UTC.
 
     Args:
-        instant: microseconds since the epoch, or a timestamp, as results have them.
+        instant: microseconds since the epoch, or a timestamp.
 
     Raises:
-        UsageError: it is neither, or beyond the years that `datetime` knows.
+        UsageError: it is neither, or beyond the years of `datetime`.
     """
     import datetime as dt  # 2 ms
 
@@ -106,7 +101,7 @@ def as_datetime(instant: int | str) -> dt.datetime:
 
 
 def as_instant(when: dt.datetime) -> int:
-    """Return an aware `datetime` in microseconds since the epoch, as `Query` and results have them.
+    """Return an aware `datetime` in microseconds since the epoch.
 
     Raises:
         UsageError: it is no `datetime`, or has no time zone.
@@ -119,12 +114,12 @@ def as_instant(when: dt.datetime) -> int:
 
 
 def is_usual(text: str) -> bool:
-    """Tells whether a timestamp, that is one, is as `to_text` writes the instant that it names."""
+    """Return whether a valid timestamp is in the form of `to_text`."""
     return len(text) == 27 and text[10] == "T" and text[19] == "." and text[26] == "Z" and text[17:19] != "60"
 
 
 def _ordinal(year: int, month: int, day: int) -> int:
-    """Returns what `datetime.date.toordinal` does, whose import would cost a command 2 ms."""
+    # As `datetime.date.toordinal`, whose import takes 2 ms.
     leap = year % 4 == 0 and (year % 100 != 0 or year % 400 == 0)
     if year < 1 or not 1 <= month <= 12 or not 1 <= day <= _LENGTHS[month - 1] + (leap and month == 2):
         raise ValueError(f"no such day: {year:04d}-{month:02d}-{day:02d}")
@@ -154,11 +149,7 @@ def _require_digits(digits: str) -> None:
 
 
 def parse_age(text: str) -> int:
-    """Returns the length of an age such as `90s`, `30m`, `12h`, `7d` or `2w`, in microseconds.
-
-    Raises:
-        UsageError: the text is no whole number from 0 on, of at most twelve digits, followed by one of those units.
-    """
+    """Return an age such as `90s`, `30m`, `12h`, `7d` or `2w` in microseconds."""
     count, unit = text[:-1], text[-1:]
     if unit in _UNITS and count.startswith("-") and count[1:].isdigit():
         raise UsageError(f"{text} must be 0 or more", hint="write a number and a unit: 90s, 30m, 12h, 7d or 2w")
@@ -168,17 +159,13 @@ def parse_age(text: str) -> int:
 
 
 def length_text(length: int) -> str:
-    """Returns a length of time as one writes it in a pipeline, such as `90s`, `30m`, `2h`: in the largest unit that it is a multiple of.
-
-    Args:
-        length: in microseconds.
-    """
+    """Return microseconds as a pipeline writes them, without loss: `90s`, `30m`, `2h`."""
     seconds = length // MICRO
     return next((f"{seconds // _UNITS[unit]}{unit}" for unit in "dhm" if seconds and seconds % _UNITS[unit] == 0), f"{seconds}s")
 
 
 def age_text(length: int) -> str:
-    """Returns a length of time for a table: its largest whole unit, such as `45s`, `3m`, `2h`, `5d`; "now" below a second."""
+    """Return microseconds in the largest whole unit: `45s`, `3m`; "now" below 1 s."""
     seconds = length // MICRO
     for unit, size in (("d", 86400), ("h", 3600), ("m", 60), ("s", 1)):
         if seconds >= size:

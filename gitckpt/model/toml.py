@@ -1,13 +1,11 @@
-"""The one place that writes and reads TOML documents of the store.
+"""Write and read the store's TOML documents.
 
-Why a writer of our own: the hook has about 10 ms for everything and can import no library; the library and the hook
-must write the same bytes; and a state has to be walked value by value anyway, to find what TOML cannot hold. Doing
-both in one walk takes 0.4 ms for 10 KB, where tomlkit takes 25, tomli_w 1.7, and a walk followed by rtoml 0.4 (and
-rtoml refuses 128 levels). The reader is Python's own `tomllib`, imported when something is read. Files that people
-edit go through tomlkit (`gitckpt.store.config.settings`), which keeps their comments. What a document may cost stands
-in `budget`: the writer keeps to it, and the reader looks first.
-
-Keys keep their order: a table is written as a `[header]` only where no plain value follows it in its parent.
+Why an own writer: the hook has 10 ms and can import no library, hook and library must write the
+same bytes, and each value of a state must be checked anyway. For 10 KB it takes 0.4 ms, tomlkit
+25 ms, tomli_w 1.7 ms; rtoml refuses 128 levels. The reader is `tomllib`, imported on demand.
+tomlkit, which keeps comments, edits the files of people (`gitckpt.store.config.settings`). Writer
+and reader keep to the limits in `budget`. Keys keep their order: a table has a `[header]` only if
+no plain value follows it in its parent.
 """
 
 from __future__ import annotations
@@ -23,8 +21,8 @@ if TYPE_CHECKING:
 
     Path: TypeAlias = tuple[Any, str | int] | None
 
+# Nesting of tables and arrays. Readers in other languages stop at 80 to 128 levels.
 MAX_DEPTH = 200
-"""How deep tables and arrays may nest. Readers in other languages stop near 80 to 128 levels."""
 
 _DECIMAL_DIGITS_BITS = 13_000
 _BARE = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-")
@@ -32,24 +30,20 @@ _ESCAPES = {i: f"\\u{i:04X}" for i in (*range(0x20), *range(0x7F, 0xA0))}
 _ESCAPES |= {8: "\\b", 9: "\\t", 10: "\\n", 12: "\\f", 13: "\\r", 34: '\\"', 92: "\\\\"}
 _ESCAPES_MULTILINE = {code: text for code, text in _ESCAPES.items() if code != 10}
 _MULTILINE_FROM = 60
+# Written forms of keys: each document of a run names all of its phases again.
 _names: dict[str, str] = {}
-"""Keys as they are written, of those that this process has written: each document of a run names all of its phases again."""
 
 _NAMES = 2000
 _SHORT_NAME = 100
+# Characters of a document that `_plain` tries: with six per line at least, no budget is too small.
 _SHORT = 4000
-"""Characters of a document that is read line by line, if it can be. With six at least to a line, no budget is too small for it."""
 
 
 def dumps(document: dict[str, Any], limits: Budget = budget.HEADER) -> str:
-    """Returns a TOML document.
-
-    Args:
-        document: only what TOML knows: strings, booleans, integers of 64 bits, floats, dates and times, lists, and dicts with string keys.
-        limits: how much it may be.
+    """Return a TOML document.
 
     Raises:
-        StateError: something else is in it, and its path is named; or it is more than readers take.
+        StateError: a value is not TOML's, and its path is named; or the document exceeds `limits`.
     """
     writer = _Writer(None)
     writer.table(document, "", None, 0)
@@ -57,15 +51,16 @@ def dumps(document: dict[str, Any], limits: Budget = budget.HEADER) -> str:
 
 
 def dump_state(state: dict[str, Any], types: dict[str, str]) -> str:
-    """Returns `state` as the table `[state]` of a checkpoint document.
+    """Return a state as the table `[state]` of a document.
 
     Args:
-        state: any JSON value per key, bytes, and dates and times.
-        types: receives, for each value that TOML lacks and that was written as a string, its JSON pointer (RFC 6901) and its kind:
-            "null", "bytes" (base64) or "integer" (beyond 64 bits; decimal, or `0x…` where the decimal form would exceed 3,900 digits).
+        state: per key any JSON value, bytes, dates and times.
+        types: receives JSON pointer (RFC 6901) -> kind of each value written as a string: "null",
+            "bytes" (base64) or "integer" (beyond 64 bits; `0x…` beyond 3,900 decimal digits).
 
     Raises:
-        StateError: a value or key cannot be stored without changing it; its JSON pointer is named. Or the state is more than readers take.
+        StateError: a value or key cannot be stored losslessly (its JSON pointer is named), or the
+            state is too large.
     """
     writer = _Writer(types)
     writer.parts.append("[state]\n")
@@ -74,15 +69,13 @@ def dump_state(state: dict[str, Any], types: dict[str, str]) -> str:
 
 
 def loads(text: str, limits: Budget | None = budget.DOCUMENT) -> dict[str, Any]:
-    """Returns the document in `text`.
+    """Return the content of a TOML document.
 
     Args:
-        text: TOML, or something else.
-        limits: how much it may be; None where that was looked at.
+        limits: None if they were checked before.
 
     Raises:
-        ValueError: it is not TOML (`tomllib.TOMLDecodeError` is one), nests beyond what Python can follow, or is more than is allowed
-            (`budget.Excess`).
+        ValueError: it is not TOML, nests too deeply for Python, or exceeds the limits.
     """
     table = _plain(text) if len(text) <= _SHORT else None
     if table is not None:
@@ -98,10 +91,10 @@ def loads(text: str, limits: Budget | None = budget.DOCUMENT) -> dict[str, Any]:
 
 
 def _plain(text: str) -> dict[str, Any] | None:
-    """Reads what most documents consist of: bare keys with one plain value each, in tables of one name. None where there is anything else.
+    """Read bare keys with plain values in tables of one name; None for anything else.
 
-    A listing that has seen no document yet reads all: 100,000 in 1 s instead of 9; and one is read, as are the settings, without `tomllib`,
-    which takes 3 ms to import, and 3 more for `typing` and `datetime`.
+    Most documents are like that. It reads 100,000 of them in 1 s instead of 9, and a single one
+    without importing `tomllib` (3 ms, and 3 ms for `typing` and `datetime`).
     """
     import re
 
@@ -109,8 +102,8 @@ def _plain(text: str) -> dict[str, Any] | None:
         r'([A-Za-z0-9_-]+) = (?:"([^"\\\x00-\x1f\x7f]*)"|(-?(?:0|[1-9][0-9]{0,17}))|(true|false)|\[\])|\[([A-Za-z0-9_-]+)\]'
         r"|#[^\x00-\x08\x0a-\x1f\x7f]*"
     )
-    found: dict[str, Any] = {}
-    table = found
+    document: dict[str, Any] = {}
+    table = document
     for each in text.split("\n"):
         if not each:
             continue
@@ -119,24 +112,24 @@ def _plain(text: str) -> dict[str, Any] | None:
             return None
         key, string, number, boolean, header = parts.groups()
         name = key or header
-        if name is None:  # a comment, as in a `gitckpt.toml` that is as it was made
+        if name is None:  # a comment, as in a fresh `gitckpt.toml`
             continue
-        at = table if key else found
-        if name in at:
+        parent = table if key else document
+        if name in parent:
             return None
         if key is None:
-            found[header] = table = {}
+            document[header] = table = {}
         elif string is not None:
             table[key] = string
         elif number is not None:
             table[key] = int(number)
         else:
             table[key] = boolean == "true" if boolean else []
-    return found
+    return document
 
 
 def pointer(path: Path) -> str:
-    """Returns the JSON pointer (RFC 6901) of a path; "" is the whole value."""
+    """Return the JSON pointer (RFC 6901) of a path; "" is the whole value."""
     steps: list[str] = []
     while path is not None:
         path, step = path
@@ -154,18 +147,17 @@ class _Writer:
         self.long = 0
 
     def text(self, what: str, limits: Budget) -> str:
-        """Returns what was written; raises `StateError` where no reader would take it."""
         text = "".join(self.parts)
-        for found, most, unit in (
+        for amount, most, unit in (
             (len(text) if text.isascii() else len(text.encode()), limits.size, "bytes"),
             (self.names, limits.names, "keys"),
             (self.steps, limits.steps, "steps from the top to its keys, added up"),
             (self.values, limits.values, "values in arrays"),
             (self.long, budget.MAX_LONG, "characters in long integers"),
         ):
-            if found > most:
-                said = f"{what} has {found:,} {unit}, and no reader takes more than {most:,}"
-                raise StateError("", said, hint="keep what is large in a file of the worktree, and its path in the state")
+            if amount > most:
+                message = f"{what} has {amount:,} {unit}, and no reader takes more than {most:,}"
+                raise StateError("", message, hint="keep what is large in a file of the worktree, and its path in the state")
         return text
 
     def count(self, keys: int, depth: int) -> None:
@@ -288,7 +280,7 @@ def _escaped(text: str, path: Path, *, multiline: bool = True) -> str:
 
 
 def _resembles_header(text: str) -> bool:
-    """Tells whether a line begins as a table's header does: a reader who wants no state finds its end by the headers."""
+    # Readers find the end of the header by lines that begin like a table's.
     return "[" in text and any(line.lstrip(" \t").startswith("[") for line in text.split("\n"))
 
 

@@ -1,4 +1,4 @@
-"""The commands, a room for each thing that they are about, one file each: it declares its options, parses, calls the store, and prints.
+"""The commands, one module each: declare options, parse, call the store, print.
 
 Doors: all; `gitckpt.cli.parser.commands` names each.
 """

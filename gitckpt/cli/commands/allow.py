@@ -39,19 +39,19 @@ def allow(
             is_changed = store.disallow()
             terminal.remark("built-in values apply again where gitckpt.toml is looser" if is_changed else "nothing was allowed here")
             return
-        found = store.loosened()
-        if found is not None and not found.is_allowed and not dry_run:
-            store.allow(found)
-    values = found.values if found is not None else {}
+        loosening = store.loosened()
+        if loosening is not None and not loosening.is_allowed and not dry_run:
+            store.allow(loosening)
+    values = loosening.values if loosening is not None else {}
     if as_json:
         listed = [{"key": key, "value": value, "instead": instead} for key, (value, instead) in values.items()]
-        terminal.out_json({"allowed": found is None or found.is_allowed or not dry_run, "loosened": listed})
+        terminal.out_json({"allowed": loosening is None or loosening.is_allowed or not dry_run, "loosened": listed})
         return
     for key, (value, instead) in values.items():
         terminal.out(f"{key}: {_difference(value, instead)}")
-    if found is None:
+    if loosening is None:
         terminal.remark("gitckpt.toml is not looser than what is built in: nothing is to be allowed")
-    elif found.is_allowed:
+    elif loosening.is_allowed:
         terminal.remark("all of it was allowed before")
     elif dry_run:
         terminal.remark("built-in values apply until you allow that: git ckpt allow")
@@ -60,7 +60,7 @@ def allow(
 
 
 def _difference(value: object, instead: object) -> str:
-    """Return how a value differs from the built-in one, whole: who allows it has to see all."""
+    # In full: the person who allows it has to see all.
     if not isinstance(value, list) or not isinstance(instead, list):
         return f"{value}, not {instead}"
     more = [pattern for pattern in value if pattern not in instead]

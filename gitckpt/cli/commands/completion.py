@@ -85,11 +85,10 @@ def _candidates(program: Any, name: str | None, last: str) -> list[str]:
 
 
 def _ids() -> list[str]:
-    """Returns what may be given as an id; nothing where there is no repository."""
     from gitckpt.cli.opening import open_store
     from gitckpt.store.records.entry import Query
 
-    try:
+    try:  # outside of a repository, there are none
         with open_store() as store:
             return ["latest", "latest:any", *(run.run for run in store.runs()), *(entry.id for entry in store.list(Query(limit=_IDS)))]
     except CkptError:

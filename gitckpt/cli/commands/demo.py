@@ -1,4 +1,4 @@
-"""`git ckpt demo`: in a scratch repository a job is killed, its files are destroyed, and it goes on where it was. All of it is real."""
+"""`git ckpt demo`: a job is killed, loses its files, and resumes; all of it is real."""
 
 from __future__ import annotations
 
@@ -56,17 +56,10 @@ _PACKAGE_DIR = os.path.dirname(os.path.dirname(os.path.dirname(os.path.dirname(o
 
 
 def run_demo(directory: str | None = None) -> bool:
-    """Runs the demo, telling what it does on standard output.
+    """Run the demo and print what it does; return whether all came back as it was.
 
     Args:
-        directory: where to make the scratch repository; by default a new directory for temporary files.
-
-    Returns:
-        Whether everything came back as it was.
-
-    Raises:
-        UsageError: the directory exists already.
-        CkptError: a command failed that should not.
+        directory: the scratch repository to create; by default a temporary directory.
     """
     demo = _Demo(_make_scratch(directory))
     demo.prepare()
@@ -92,28 +85,19 @@ def _make_scratch(directory: str | None) -> str:
 
 
 class _Demo:
-    """One showing.
-
-    Args:
-        scratch: an empty directory.
-    """
-
     def __init__(self, scratch: str) -> None:
         self.scratch = scratch
         self.project = os.path.join(scratch, "project")
         self.cwd = scratch
         self.env = _sealed_environment(scratch)
         self.proofs: list[bool] = []
-        self.files: dict[str, bytes] = {}
-        """What the resumed worktree must hold."""
+        self.files: dict[str, bytes] = {}  # expected in the resumed worktree
 
-        self.status: list[str] = []
-        """What `git status` must say there."""
+        self.status: list[str] = []  # its expected `git status`
 
         self.commit = self.research = self.checkpoint = ""
 
     def prepare(self) -> None:
-        """Makes a repository with history, uncommitted work and checkpoints at every commit."""
         self.say("A repository with a little history, in which every commit records a checkpoint.")
         self.enter(self.scratch)
         self.show("git init --quiet --initial-branch=main project")
@@ -131,7 +115,6 @@ class _Demo:
         self.show("echo '# by hand' >> app.py && git add app.py && echo 'ask Ada' > todo.txt")
 
     def start_and_kill_job(self) -> None:
-        """Runs the job until it is in the middle of its second phase, and kills it with all it started."""
         self.say("The job runs, in the background, and its second part would take an hour …")
         command = "LONG=3600 sh job.sh"
         self.print_command(f"{command} &")
@@ -154,13 +137,11 @@ class _Demo:
         self.prove(f"all that is lost is {_UNFINISHED_FILE}, which no checkpoint holds yet", lost is not None)
 
     def destroy_files(self) -> None:
-        """Does what a careless cleanup does after a crash."""
         self.say("It gets worse: somebody cleans up, and every file that was not committed is gone.")
         self.show("git reset --quiet --hard && git clean --quiet --force -d")
         self.show("ls")
 
     def look(self) -> None:
-        """Shows what there is to go back to."""
         self.research = self.newest("research-complete")
         self.checkpoint = self.newest("build-progress")
         self.say("What there is to go back to:")
@@ -172,7 +153,6 @@ class _Demo:
         self.show(f"git ckpt diff --stat {self.checkpoint}")
 
     def rewrite_history(self) -> None:
-        """Amends the commit that the checkpoint belongs to, and lets git throw away what nothing holds."""
         self.say("History is rewritten, and git throws away whatever no ref holds. The checkpoint holds its commit.")
         self.show("git commit --quiet --amend --message='Add the job, reworded'")
         self.show("git reflog expire --expire=now --all && git gc --quiet --prune=now")
@@ -181,7 +161,6 @@ class _Demo:
         self.prove("the amended commit is still there", survivor == "commit")
 
     def resume(self) -> None:
-        """Opens the checkpoint, and compares files and state with what they were."""
         self.say("Back to the checkpoint, in a worktree of its own, so that nothing here is overwritten:")
         path = self.show_and_ask(f"git ckpt resume {self.checkpoint}")
         state = json.loads(self.show_and_ask(f"git ckpt show {self.checkpoint} --state"))
@@ -193,17 +172,15 @@ class _Demo:
         self.prove("same commit as before the crash", self.ask("git rev-parse HEAD") == self.commit)
 
     def finish_job(self) -> None:
-        """Runs the job again, where it was resumed."""
         self.say("The same job again. It goes on at the first piece of work that is not done:")
-        said = self.show_and_ask("sh job.sh 2>&1").splitlines()
-        told = [line for line in said if line.startswith("job: ")]
+        output = self.show_and_ask("sh job.sh 2>&1").splitlines()
+        job_lines = [line for line in output if line.startswith("job: ")]
         expected = ["research is complete: skipped", "build, part 2 of 3", "build, part 3 of 3", "finished"]
-        self.prove("research and part 1 were not done again", told == [f"job: {line}" for line in expected])
+        self.prove("research and part 1 were not done again", job_lines == [f"job: {line}" for line in expected])
         self.prove("the work is whole", _files(self.cwd).get("app.py", b"").endswith(_FINISHED.encode()))
         self.show("git ckpt list")
 
     def conclude(self) -> bool:
-        """Tells how it went and where the repository is, and returns whether every proof held."""
         good = all(self.proofs)
         self.say(
             "Killed, its files deleted, its commit amended away: the job finished all the same, and no work by hand was lost."
@@ -215,61 +192,54 @@ class _Demo:
         return good
 
     def say(self, text: str) -> None:
-        """Explains what comes next."""
         terminal.out()
         terminal.out(text)
 
     def print_command(self, text: str) -> None:
-        """Prints a command as the reader could type it."""
         terminal.out(terminal.heading(f"$ {text}"))
         sys.stdout.flush()
 
     def enter(self, path: str) -> None:
-        """Goes to a directory."""
         self.print_command(f"cd {shell_word(os.path.relpath(path, self.cwd) if self.cwd != path else path)}")
         self.cwd = path
 
     def show(self, text: str) -> None:
-        """Prints a command and runs it."""
         self.print_command(text)
         self.require(text, run_attached(self.shell(text), self.env))
 
     def show_and_ask(self, text: str) -> str:
-        """Prints a command, runs it, prints what it says, and returns what it wrote to standard output."""
+        """Print and run a command, print its output, and return its standard output."""
         self.print_command(text)
         return self.ask(text, terminal.out)
 
     def ask(self, text: str, echo: Callable[[str], None] = lambda _: None) -> str:
-        """Runs a command and returns what it wrote to standard output; gives its remarks and that to `echo`."""
+        """Run a command and return its standard output; pass all its output to `echo`."""
         done = Child(self.shell(text), self.env).communicate()
-        for said in (done.err, done.out):
-            if said:
-                for line in said.decode("utf-8", "replace").removesuffix("\n").split("\n"):
+        for output in (done.err, done.out):
+            if output:
+                for line in output.decode("utf-8", "replace").removesuffix("\n").split("\n"):
                     echo(line)
         self.require(text, done.code)
         return os.fsdecode(done.out).removesuffix("\n")
 
     def newest(self, label: str) -> str:
-        """Returns the short id of the newest checkpoint with a phase label."""
         return self.ask(f"git ckpt list --phase {label} -n 1 | cut -c 1-8")
 
     def require(self, text: str, code: int) -> None:
-        """Raises `CkptError` where a command failed."""
         if code != 0:
             raise CkptError(f"a command of the demo failed with exit code {code}: {text}", hint=f"look at it: cd {shell_word(self.cwd)}")
 
     def prove(self, what: str, holds: bool) -> None:
-        """Prints whether something is as it should be, and remembers it."""
         self.proofs.append(holds)
         terminal.out(f"  {'ok' if holds else 'FAILED'}: {what}")
 
     def shell(self, text: str) -> list[str]:
-        """Returns the call that runs a command line in the current directory of the demo (a spawned process has none of its own)."""
+        # A `Child` has no working directory of its own.
         return ["sh", "-c", 'cd "$1" && eval "$2"', "sh", self.cwd, text]
 
 
 def _sealed_environment(scratch: str) -> dict[str, str]:
-    """Returns an environment in which nobody's git configuration counts, and `git ckpt` is this very program."""
+    # The user's git configuration does not apply, and `git ckpt` is this program.
     inner = os.path.join(scratch, "environment")
     os.makedirs(os.path.join(inner, "bin"))
     program = os.path.join(inner, "bin", "git-ckpt")
@@ -292,8 +262,7 @@ def _sealed_environment(scratch: str) -> dict[str, str]:
 
 
 def _files(top: str) -> dict[str, bytes]:
-    """Returns the content of each file below a worktree's top, but for git's and gitckpt's own directories."""
-    found = {}
+    contents = {}
     for parent, directories, names in os.walk(top):
         if parent == top:
             directories[:] = [name for name in directories if name not in (".git", ".ckpt")]
@@ -301,5 +270,5 @@ def _files(top: str) -> dict[str, bytes]:
             path = os.path.join(parent, name)
             if name != ".git":
                 with open(path, "rb") as file:
-                    found[os.path.relpath(path, top)] = file.read()
-    return found
+                    contents[os.path.relpath(path, top)] = file.read()
+    return contents

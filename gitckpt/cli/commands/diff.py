@@ -22,11 +22,11 @@ if TYPE_CHECKING:
 
 
 _LONG = 60
+# A patch for `git apply`, whatever the user's settings are.
 _PATCH = (
     *("--binary", "--full-index", "--no-ext-diff", "--no-textconv", "--no-renames", "--no-relative"),
     *("--src-prefix=a/", "--dst-prefix=b/", "--unified=3", "--inter-hunk-context=0", "--submodule=short", "--ignore-submodules=none"),
 )
-"""Whatever the user's settings make of a diff for people, this is one for `git apply`."""
 
 _DASHES = "put paths behind two dashes: git ckpt diff ID -- PATH"
 
@@ -95,7 +95,6 @@ def _text(value: Any) -> str:
 
 
 def _literal(value: Any) -> str:
-    """Returns a value of a state on one line: as JSON, where JSON knows it."""
     if isinstance(value, dict):
         return f"{{{', '.join(f'{_literal(key)}: {_literal(item)}' for key, item in value.items())}}}"
     if isinstance(value, list):

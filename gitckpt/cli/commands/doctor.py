@@ -46,19 +46,18 @@ def doctor(
 
 
 def _for_people(facts: Mapping[str, str | int | None]) -> dict[str, str | int | None]:
-    """Returns the facts with those in words that take several keys, and without those that say nothing."""
-    said = dict(facts)
+    shown = dict(facts)
     foreign, files, size, started, ended = (
-        said.pop(name) for name in ("foreign_refs", "leftover_files", "leftover_bytes", "maintenance_started", "maintenance_ended")
+        shown.pop(name) for name in ("foreign_refs", "leftover_files", "leftover_bytes", "maintenance_started", "maintenance_ended")
     )
-    outcome = said.pop("maintenance_outcome")
-    said["maintenance"] = outcome
+    outcome = shown.pop("maintenance_outcome")
+    shown["maintenance"] = outcome
     if started is not None:
-        said["maintenance"] = f"{started}, {outcome}" + (f" at {ended}" if ended is not None else "")
+        shown["maintenance"] = f"{started}, {outcome}" + (f" at {ended}" if ended is not None else "")
     if foreign:
         whose = "ref below refs/checkpoints belongs" if foreign == 1 else "refs below refs/checkpoints belong"
-        said["foreign_refs"] = f"{foreign} {whose} to another tool"
+        shown["foreign_refs"] = f"{foreign} {whose} to another tool"
     if files:
         whose = "file of a process that was killed" if files == 1 else "files of processes that were killed"
-        said["leftovers"] = f"{files} {whose}, {terminal.size(int(size or 0))}, which git ckpt expire deletes"
-    return said
+        shown["leftovers"] = f"{files} {whose}, {terminal.size(int(size or 0))}, which git ckpt expire deletes"
+    return shown

@@ -19,16 +19,16 @@ if TYPE_CHECKING:
 
     from gitckpt.store.usage import Amount, Usage, WorktreeUse
 
+    # What, which one, number, bytes, state.
     UsageRow = tuple[str, str, int | None, int | None, str]
-    """What it is, which one, how many, bytes, and what else there is to say."""
 
 
 _COLUMNS = ("WHAT", "NUMBER", "ON DISK", "STATE")
+# Worktrees that are shown by default, the largest.
 _SHOWN = 5
-"""So many worktrees are shown, the largest, unless all are asked for."""
 
+# Bytes from which on advice is given on freeing them, except for leftovers.
 _WORTH = 1_000_000
-"""Below so many bytes, nobody is told how to be rid of what is no leftover."""
 
 _TEXTS = {
     "checkpoints": "checkpoints",
@@ -57,8 +57,8 @@ def du(
     with open_store() as store:
         with terminal.Waiting("measuring what checkpoints take"):
             usage = store.usage()
-        with contextlib.suppress(UsageError):  # which `doctor` tells of
-            store.policy()  # tells, or asks, where gitckpt.toml loosens what is built in
+        with contextlib.suppress(UsageError):  # `doctor` reports it
+            store.policy()  # warns, or asks, if gitckpt.toml weakens defaults
     if as_json:
         terminal.out_json(_as_json(usage))
         return
@@ -76,7 +76,6 @@ def du(
 
 
 def _rows(usage: Usage, shown: int) -> Iterator[UsageRow]:
-    """Yields what is shown, `shown` worktrees at most."""
     for name in ("checkpoints", "files", "leases", "links", "refs"):
         amount: Amount = getattr(usage, name)
         yield name, "", amount.number, amount.bytes, ""
@@ -103,10 +102,9 @@ def _cells(row: UsageRow) -> list[str]:
 
 
 def _advice(usage: Usage) -> Iterator[str]:
-    """Yields what frees room, a line each, where there is some to free."""
-    due = sum(left.due for left in usage.leftovers)
+    due = sum(leftover.due for leftover in usage.leftovers)
     if due:
-        size = terminal.size(sum(left.due_bytes for left in usage.leftovers))
+        size = terminal.size(sum(leftover.due_bytes for leftover in usage.leftovers))
         yield f"{terminal.count(due, 'file')} of killed processes, {size}, which git ckpt expire deletes"
     if usage.checkpoints.number and sum(each.bytes or 0 for each in (usage.checkpoints, usage.files)) >= _WORTH:
         yield "what is due to go, and why: git ckpt expire --dry-run; the disk has it back after: git gc"
@@ -120,7 +118,7 @@ def _advice(usage: Usage) -> Iterator[str]:
         if size_of_them >= _WORTH:
             yield f"{terminal.size(size_of_them)} in worktrees of {status} runs; each {cure}"
     for_good = [each.path for each in usage.worktrees if each.status in (CHECKPOINT, REMOVED)]
-    if for_good:  # however small: nothing else tells of them until their checkpoint is gone
+    if for_good:  # of any size: no other command reports them
         remove = mounts.way_to_remove(for_good[0] if len(for_good) == 1 else "PATH")
         yield f"a worktree of a checkpoint, or of a run that is gone, stays until you remove it: {remove}"
 

@@ -49,10 +49,10 @@ def expire(
             policy = replace(policy, older_than=times.parse_age(older_than))
         if keep_last is not None:
             policy = replace(policy, keep_last=keep_last)
-        gc.disable()  # to look for cycles among 100,000 checkpoints takes a second, and there are none
+        gc.disable()  # it takes 1 s for 100,000 checkpoints, which have no cycles
         try:
             with terminal.Waiting("deciding what expires"):
-                found = store.expire(policy, dry_run=dry_run, progress=terminal.progress)
+                expired = store.expire(policy, dry_run=dry_run, progress=terminal.progress)
         except KeyboardInterrupt:
             if not dry_run:
                 terminal.progress("")
@@ -63,22 +63,22 @@ def expire(
             if not dry_run:
                 terminal.progress("")
         if not dry_run:
-            tell_what_stays(store, {entry.id for entry, _ in found.checkpoints})
-    rows = _rows(found, dry_run=dry_run)
+            tell_what_stays(store, {entry.id for entry, _ in expired.checkpoints})
+    rows = _rows(expired, dry_run=dry_run)
     if not terminal.is_terminal():
         for row in rows:
             terminal.out_row(row)
     elif rows:
         shown = [(verb, id_[: ids.SHORT] if ids.is_id(id_) else id_, phase, why) for verb, id_, phase, why in rows]
         terminal.table(("WHAT", "ID", "PHASE", "WHY"), shown)
-    terminal.remark(_summary(found, "would expire" if dry_run else "expired"))
-    for message, hint in {error.message: error.hint for _, error in found.failed}.items():
+    terminal.remark(_summary(expired, "would expire" if dry_run else "expired"))
+    for message, hint in {error.message: error.hint for _, error in expired.failed}.items():
         terminal.fail(CkptError(message, hint=hint))
-    return 1 if found.failed else 0
+    return 1 if expired.failed else 0
 
 
 def _rows(found: Expired, *, dry_run: bool) -> list[tuple[str, str, str, str]]:
-    """Returns what is told: what goes, and the runs that stay though they are due; a dry run has the others as well."""
+    # A dry run shows all runs, else only those that are due.
     gone = "expires" if dry_run else "expired"
     runs = {fate.run for fate in found.runs}
     rows = []
@@ -96,9 +96,9 @@ def _rows(found: Expired, *, dry_run: bool) -> list[tuple[str, str, str, str]]:
 
 
 def _summary(found: Expired, verb: str) -> str:
-    said = f"{len(found.checkpoints)} of {terminal.count(found.total, 'checkpoint')} {verb}"
+    summary = f"{len(found.checkpoints)} of {terminal.count(found.total, 'checkpoint')} {verb}"
     if found.failed:
-        said += f", {len(found.failed)} failed"
+        summary += f", {len(found.failed)} failed"
     if found.runs:
-        said += f"; {sum(fate.expires for fate in found.runs)} of {terminal.count(len(found.runs), 'run')}"
-    return said
+        summary += f"; {sum(fate.expires for fate in found.runs)} of {terminal.count(len(found.runs), 'run')}"
+    return summary

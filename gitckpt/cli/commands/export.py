@@ -32,18 +32,18 @@ def export(
 
     with open_store() as store:
         exporter = Exporter(store)
-        found = exporter.files(id_, format_, every=output is not None)
+        exported = exporter.files(id_, format_, every=output is not None)
         if output is None:
-            terminal.out_document(found[0].data)
+            terminal.out_document(exported[0].data)
         else:
-            # What is exported says whether PATH is a file or a directory, and a slash at its end does not.
+            # Whether PATH is a directory depends on what is exported, not on a slash at its end.
             if exporter.is_directory(id_, format_):
                 exporter.make_directory(output)
             elif output.endswith(os.sep) and not os.path.isdir(output):
                 raise UsageError(f"there is no directory {output}", hint="make it, or leave out the slash to name the file")
-            for each in found:
-                path = os.path.join(output, each.name) if os.path.isdir(output) else output
-                exporter.write(path, each, force=force)
+            for file in exported:
+                path = os.path.join(output, file.name) if os.path.isdir(output) else output
+                exporter.write(path, file, force=force)
                 terminal.out_path(path)
-        for loss in dict.fromkeys(loss for each in found for loss in each.losses):
+        for loss in dict.fromkeys(loss for file in exported for loss in file.losses):
             terminal.warn(f"not in the file: {loss}")

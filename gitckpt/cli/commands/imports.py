@@ -42,23 +42,22 @@ def import_(
             store, format=format_, phases=phases, history=history, fork=fork, dry_run=dry_run, progress=terminal.progress
         )
         with terminal.Waiting("importing"):
-            found = work.take(paths)
-    is_done = any(each.status in (importer.IMPORTED, importer.KNOWN) for each in found)
-    code = 1 if not is_done or any(each.status in (importer.FAILED, importer.REFUSED) for each in found) else 0
+            imported = work.take(paths)
+    is_done = any(each.status in (importer.IMPORTED, importer.KNOWN) for each in imported)
+    code = 1 if not is_done or any(each.status in (importer.FAILED, importer.REFUSED) for each in imported) else 0
     if as_json:
-        terminal.out_json({"dry_run": dry_run, "files": [_as_json(each) for each in found]})
+        terminal.out_json({"dry_run": dry_run, "files": [_as_json(each) for each in imported]})
         return code
-    for each in found:
+    for each in imported:
         _tell(each, dry_run=dry_run)
     if work.left:
         count = terminal.count(len(work.left), "file")
         terminal.remark(f"not looked into, as no snapshot captures it: {count}, such as {work.left[0]}")
-    _sum_up(found, dry_run=dry_run)
+    _sum_up(imported, dry_run=dry_run)
     return code
 
 
 def _tell(each: ImportedFile, *, dry_run: bool) -> None:
-    """Tells in one line what became of a file: what it is now, what was repaired, what was kept and not understood."""
     from gitckpt.formats import importer
 
     clauses = list(each.remarks) if each.problem is None else [each.problem]
@@ -79,7 +78,7 @@ def _sum_up(found: list[ImportedFile], *, dry_run: bool) -> None:
     fresh = [each for each in found if each.status == importer.IMPORTED]
     known = sum(each.status == importer.KNOWN for each in found)
     runs = {each.run for each in fresh}
-    if not fresh and not known:  # why is said of each
+    if not fresh and not known:  # the reasons were printed per file
         why = "" if found else ": no file of one of the formats was found"
         hint = None if found else "name the files, or the directory that they lie in; see docs/formats.md"
         terminal.fail(CkptError(f"nothing was imported{why}", hint=hint))

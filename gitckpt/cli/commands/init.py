@@ -23,7 +23,7 @@ def init(
     """Record a checkpoint at every commit from now on: install hooks, settings and gitckpt.toml."""
     with open_store() as store:
         done = store.install(hooks)
-        store.policy()  # tells, or asks, where gitckpt.toml loosens what is built in
+        store.policy()  # warns, or asks, if gitckpt.toml weakens defaults
     for sentence in done.changed:
         terminal.out(sentence)
     for line in done.advice:

@@ -48,7 +48,7 @@ def list_(
 
     if status is not None and status not in phases.STATUSES:
         raise UsageError(f"{status!r} is not a status", hint=f"a status is one of {', '.join(phases.STATUSES)}")
-    if commit == "":  # for a program, that is what was recorded before the first commit; here, a variable that is not set
+    if commit == "":  # in the API an unborn branch, but here an unset variable of a script
         raise NotFoundError("no commit goes by ''", hint="name a branch, a tag or a commit: git log --oneline --all")
     with open_store() as store:
         is_label = phase is not None and phases.split(phase)[1] in phases.STATUSES

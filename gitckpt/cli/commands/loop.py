@@ -50,16 +50,16 @@ def loop(
 
     if not plan:
         raise UsageError("the plan has no name", hint="name its file: git ckpt loop PLAN.md")
-    said = {"plan": plan, "issues": " ".join(issue or []), "epic": epic, "done": done, "tests": tests, "prompt": prompt}
-    said |= {"until_tests_pass": "yes"} if until_tests_pass else {}
+    inputs = {"plan": plan, "issues": " ".join(issue or []), "epic": epic, "done": done, "tests": tests, "prompt": prompt}
+    inputs |= {"until_tests_pass": "yes"} if until_tests_pass else {}
     optional = {"agent": agent, "conversation": conversation, "max_budget": max_budget, "pause": pause}
     optional |= {"agent_timeout": agent_timeout, "idle_timeout": idle_timeout, "test_timeout": test_timeout}
     optional["max_iterations"] = None if max_iterations is None else str(max_iterations)
-    said |= {name: value for name, value in optional.items() if value is not None}
+    inputs |= {name: value for name, value in optional.items() if value is not None}
     limit = times.parse_age(timeout) if timeout is not None else None
-    said = {name: value for name, value in said.items() if value}
+    inputs = {name: value for name, value in inputs.items() if value}
     with open_store() as store:
         holder = f"git ckpt loop {terminal.harmless(plan)}"
         return driver.drive(
-            lambda person: Pipelines(store, person).run(PIPELINE, said, about=slug(plan), base=base, timeout=limit, holder=holder)
+            lambda person: Pipelines(store, person).run(PIPELINE, inputs, about=slug(plan), base=base, timeout=limit, holder=holder)
         )

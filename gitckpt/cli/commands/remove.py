@@ -45,7 +45,7 @@ def remove(
                 try:
                     store.remove_run(run)
                 except CkptError as error:
-                    stay.append(error)  # the others go all the same
+                    stay.append(error)  # go on with the others
                 else:
                     terminal.out(run)
             if found:
@@ -63,11 +63,6 @@ def remove(
 
 
 def _require_consent(store: Store, names: Sequence[str]) -> None:
-    """Ask the person at the terminal whether what other worktrees made may go.
-
-    Raises:
-        UsageError: nobody can be asked, or the answer is no; nothing was removed.
-    """
     elsewhere = store.made_elsewhere(names)
     if not elsewhere:
         return
@@ -87,13 +82,6 @@ def _short(name: str) -> str:
 
 
 def _rewritten(store: Store, *, force: bool) -> tuple[list[str], list[str]]:
-    """Ask, and return the runs and checkpoints to remove.
-
-    A run whose checkpoints all go is removed as a whole.
-
-    Raises:
-        UsageError: nobody is there to be asked, and `force` is not given.
-    """
     entries = store.rewritten()
     if not entries:
         terminal.remark("no checkpoint is of a commit that git filter-repo has rewritten")
@@ -105,9 +93,10 @@ def _rewritten(store: Store, *, force: bool) -> tuple[list[str], list[str]]:
             for line in lines:
                 terminal.remark(line)
             raise UsageError(f"{count} would go, and nobody is here to be asked", hint="git ckpt remove --rewritten --force")
-        said = terminal.ask(f"Remove {count}? [y/N] ", told=lines)
-        if said is None or said.lower() not in ("y", "yes"):
+        answer = terminal.ask(f"Remove {count}? [y/N] ", told=lines)
+        if answer is None or answer.lower() not in ("y", "yes"):
             return [], []
+    # A run whose checkpoints all go is removed as a whole.
     gone = {entry.id for entry in entries}
     named = {entry.run for entry in entries if entry.run is not None}
     runs = {run for run in named if gone.issuperset(entry.id for entry in store.list(Query(run=run)))}
@@ -115,11 +104,8 @@ def _rewritten(store: Store, *, force: bool) -> tuple[list[str], list[str]]:
 
 
 def tell_what_stays(store: Store, removed: Collection[str]) -> None:
-    """Names the worktrees that were made from checkpoints, with the command that removes them: no work is removed unasked.
-
-    Args:
-        removed: the ids of checkpoints that were to be removed; those that are there all the same do not count.
-    """
+    """Print the worktrees made from removed checkpoints, and how to remove them."""
+    # They may hold work, so they are not removed.
     for path, checkpoint_id in store.worktrees_made_from(removed).items():
         if _is_gone(store, checkpoint_id):
             terminal.remark(f"the worktree made from {checkpoint_id[:SHORT]} stays; to remove that: {mounts.way_to_remove(path)}")
@@ -131,23 +117,23 @@ def _is_gone(store: Store, checkpoint_id: str) -> bool:
     except NotFoundError:
         return True
     except CkptError:
-        return False  # its ref is there
+        return False  # its ref exists
     return False
 
 
 def _meant(store: Store, texts: list[str]) -> tuple[list[str], list[str]]:
-    """Returns the runs and the checkpoints that a person means: before anything goes, as nothing shall where one of them is not there."""
+    # All names are resolved before anything is removed: one that is unknown stops the command.
     runs: set[str] = set()
-    found: dict[str, None] = {}
+    checkpoints: dict[str, None] = {}
     for text in texts:
         run = store.run_named(text)
         if run is not None:
             runs.add(run)
         else:
-            found[store.find(text)] = None
-    return _in_order(store, runs), list(found)
+            checkpoints[store.find(text)] = None
+    return _in_order(store, runs), list(checkpoints)
 
 
 def _in_order(store: Store, runs: Collection[str]) -> list[str]:
-    """Sort runs, the youngest first: a younger run may refer to an older one."""
+    # The youngest first: a younger run may refer to an older one.
     return [each.run for each in sorted(store.runs(), key=lambda each: -each.started) if each.run in runs] if runs else []

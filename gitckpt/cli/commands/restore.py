@@ -108,11 +108,12 @@ def redo(
 
 
 def _from_top(store: Store, path: str) -> bytes:
-    """Returns a path relative to the top; links that lead to the top are followed, those inside of it are paths of their own."""
-    if not path:  # git refuses it as well: a variable that is not set is not all files
+    """Return a path relative to the worktree's top."""
+    if not path:  # an unset variable of a script; git refuses it as well
         raise UsageError("a path is empty", hint="name . for all files from here on; leave paths out to restore all, with what is staged")
     if store.worktree is None:
         return os.fsencode(path)
+    # Follow links that lead to the top; links inside of it are paths of their own.
     top = os.path.realpath(store.worktree)
     *parts, last = os.path.normpath(os.path.join(os.path.realpath(os.getcwd()), path)).split(os.sep)
     for number in range(1, len(parts) + 1):
@@ -124,7 +125,7 @@ def _from_top(store: Store, path: str) -> bytes:
 
 
 class _Warnings:
-    """Prints sentences as warnings, each of them once."""
+    """A printer of warnings that prints each only once."""
 
     def __init__(self) -> None:
         self._printed: set[str] = set()
@@ -137,15 +138,6 @@ class _Warnings:
 
 
 def _print(done: Restored, warn: _Warnings, way_back: str, *, dry_run: bool, as_json: bool) -> None:
-    """Print what was done, and what was not told before it.
-
-    Args:
-        done: what became of a restore.
-        warn: has printed what was told before.
-        way_back: the command that takes it back.
-        dry_run: whether nothing was changed.
-        as_json: whether a program reads it.
-    """
     if as_json:
         terminal.out_json(_as_json(done))
     else:
@@ -194,7 +186,6 @@ def _position_as_json(position: Position) -> dict[str, Any]:
 
 
 def _print_steps(steps: Sequence[UndoStep]) -> None:
-    """Prints the steps in the order of time, the newest first: what `redo` brings back, then what `undo` does."""
     if not steps:
         terminal.remark("nothing was restored in this worktree")
         return
@@ -203,7 +194,7 @@ def _print_steps(steps: Sequence[UndoStep]) -> None:
     numbered = [(f"{step.kind} {number}", step.checkpoint) for side in sides for number, step in enumerate(side, 1)]
     ahead = len(sides[0])
     for_person = terminal.is_terminal()
-    rows = []
+    rows = []  # newest first: what `redo` brings back, then what `undo` takes back
     for name, entry in [*reversed(numbered[:ahead]), *numbered[ahead:]]:
         if for_person:
             cells = [entry.id[: ids.SHORT], times.age_text(max(now - entry.time, 0)), entry.git_sha[: ids.SHORT]]

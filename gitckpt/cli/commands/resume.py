@@ -76,7 +76,7 @@ def resume(
         checkpoint = store.read(store.find(id_)) if id_ is not None else _meant(store, no_run=no_run)
         _require_sense(checkpoint, fork=fork, rewind=rewind, again=from_ is not None, no_run=no_run)
         if checkpoint.run is not None and (id_ is None or checkpoint.run.startswith(id_)):
-            checkpoint = store.newest(checkpoint.run)  # a hook of a driver that was killed may still have been at work
+            checkpoint = store.newest(checkpoint.run)  # a killed driver's hook may have added one
         elif not (no_run or fork or rewind):
             _require_newest(store, checkpoint)
         if fork or rewind or (checkpoint.run is not None and not no_run):
@@ -105,7 +105,6 @@ def resume(
 
 
 def _inputs(words: list[str]) -> dict[str, str]:
-    """Returns inputs by name."""
     if not words:
         return {}
     from gitckpt.cli import driver
@@ -114,27 +113,27 @@ def _inputs(words: list[str]) -> dict[str, str]:
 
 
 def _meant(store: Store, *, no_run: bool) -> Checkpoint:
-    """Return what `resume` without an id goes on with, and say what that starts.
+    """Return what `resume` without an id resumes, and print what that starts.
 
-    It is the unfinished run that was started in this worktree, or has it: one of a pipeline, or
-    else one of a program or a person. Without any, it is the newest checkpoint of this worktree.
+    It is the unfinished run that was started in this worktree or has it, one of a pipeline first.
+    Without any, it is the newest checkpoint of this worktree.
 
     Args:
-        no_run: whether only its worktree is opened, so that nothing starts.
+        no_run: whether only the worktree is opened, so that nothing starts.
 
     Raises:
-        AmbiguousError: several could be meant, and nobody can be asked; or only those of others.
-        CkptError: the person at the terminal says no.
+        AmbiguousError: several match and no person can be asked, or only other worktrees have one.
+        CkptError: the person says no.
     """
     here = [run for run in store.unfinished_runs() if store.is_ours(run.newest)]
     newest = [store.newest(run.run) for run in here]
-    found = [each for each in newest if _has_pipeline(each)]
-    found = found or [each for each in newest if not _has_pipeline(each)]
-    if not found:
+    candidates = [checkpoint for checkpoint in newest if _has_pipeline(checkpoint)]
+    candidates = candidates or [checkpoint for checkpoint in newest if not _has_pipeline(checkpoint)]
+    if not candidates:
         return _driven_here(store) or _latest(store)
-    if len(found) > 1:
-        return _chosen(store, found)
-    (one,) = found
+    if len(candidates) > 1:
+        return _chosen(store, candidates)
+    (one,) = candidates
     line, agents = _account(store, one)
     if no_run:
         return one
@@ -149,12 +148,11 @@ def _meant(store: Store, *, no_run: bool) -> Checkpoint:
 
 
 def _has_pipeline(checkpoint: Checkpoint) -> bool:
-    """Tell whether a pipeline drives a run."""
     return checkpoint.pipeline is not None and checkpoint.pipeline.name is not None
 
 
 def _account(store: Store, newest: Checkpoint) -> tuple[str, list[str]]:
-    """Return in one line what resuming a run starts, and the agents that it calls."""
+    """Return a line on what resuming a run starts, and the agents that it calls."""
     from gitckpt.durable.driver.pipelines import outlook
 
     if not _has_pipeline(newest):
@@ -165,31 +163,26 @@ def _account(store: Store, newest: Checkpoint) -> tuple[str, list[str]]:
 
 
 def _chosen(store: Store, found: Sequence[Checkpoint]) -> Checkpoint:
-    """Return the run that the person at the terminal chooses. Errors: as `_meant`."""
     lines = [_account(store, each)[0] or str(each.run) for each in found]
     if not terminal.may_ask():
         what = f"{len(found)} runs could be meant"
         raise AmbiguousError(what, lines, hint="name one: git ckpt resume RUN")
     numbered = (f"  {number}  {line}" for number, line in enumerate(lines, 1))
     told = ["several runs could be meant:", *numbered]
-    said = terminal.ask(f"Which one? [1-{len(found)}, or nothing for none] ", told=told) or ""
-    if not said.isascii() or not said.isdigit() or not 1 <= int(said) <= len(found):
+    answer = terminal.ask(f"Which one? [1-{len(found)}, or nothing for none] ", told=told) or ""
+    if not answer.isascii() or not answer.isdigit() or not 1 <= int(answer) <= len(found):
         raise CkptError("no run was resumed", hint="name one: git ckpt resume RUN")
-    return found[int(said) - 1]
+    return found[int(answer) - 1]
 
 
 def _driven_here(store: Store) -> Checkpoint | None:
-    """Return the newest checkpoint of a run from here that somebody drives, or None."""
     driven = (run for run in store.runs() if run.status in DRIVEN)
     driven = (run for run in driven if not store.made_elsewhere([run.run]))
     return next((store.newest(run.run) for run in driven if store.is_ours(run.newest)), None)
 
 
 def _latest(store: Store) -> Checkpoint:
-    """Return the newest checkpoint of this worktree, where no other has a run to resume.
-
-    Errors: as `_meant`.
-    """
+    """Return the newest checkpoint here if no other worktree has a run to resume."""
     from gitckpt.store.records import finder
     from gitckpt.store.runs.summary import RESUMABLE
 
@@ -213,14 +206,12 @@ def _latest(store: Store) -> Checkpoint:
         run_id = next((run for run in complete if not store.made_elsewhere([run])), None)
         if run_id is None:
             raise
-        return store.newest(run_id)  # what follows says that it is complete
+        return store.newest(run_id)  # the caller reports that it is complete
 
 
 def _require_ours(store: Store, checkpoint: Checkpoint, *, trusted: bool, fork: bool) -> None:
-    """Raises `Untrusted` where what is to be gone on from was not written here; if it is trusted, shows what decides, and adopts the run.
-
-    A fork starts a run of ours: the old one stays what it is.
-    """
+    """Raise `Untrusted` for a fetched run; with trust, adopt it and print its commands."""
+    # A fork starts a run of this repository: the old one is not adopted.
     wanted = [checkpoint] if fork or checkpoint.run is None else [store.newest(checkpoint.run), checkpoint]
     if all(store.is_ours(each) for each in wanted):
         return
@@ -235,7 +226,6 @@ def _require_ours(store: Store, checkpoint: Checkpoint, *, trusted: bool, fork: 
 
 
 def _require_sense(checkpoint: Checkpoint, *, fork: bool, rewind: bool, again: bool, no_run: bool) -> None:
-    """Raises `UsageError` where the options and the checkpoint do not go together."""
     if again and no_run:
         raise UsageError("--no-run and --from exclude each other", hint="--no-run only opens the worktree")
     if again and checkpoint.run is None and not fork:
@@ -248,7 +238,6 @@ def _require_sense(checkpoint: Checkpoint, *, fork: bool, rewind: bool, again: b
 
 
 def _require_newest(store: Store, checkpoint: Checkpoint) -> None:
-    """Raises `UsageError` for an older checkpoint of a run."""
     if checkpoint.run is None:
         return
     newest = store.newest(checkpoint.run)
@@ -261,10 +250,10 @@ def _require_newest(store: Store, checkpoint: Checkpoint) -> None:
 
 
 def _open(store: Store, checkpoint: Checkpoint, directory: str | None, *, catches_up: bool) -> None:
-    """Opens the worktree, and prints its path.
+    """Open the worktree, and print its path.
 
     Args:
-        catches_up: whether one that is behind its run, with which others have gone on, is brought to where that is.
+        catches_up: whether a worktree that is behind its run is brought up to date.
     """
     opened = store.resume(checkpoint, directory)
     is_brought = opened.behind is not None and catches_up
@@ -280,7 +269,8 @@ def _open(store: Store, checkpoint: Checkpoint, directory: str | None, *, catche
     for remark in opened.remarks:
         terminal.warn(remark)
     if opened.behind is not None:
-        is_complete = store.history(str(checkpoint.run)).summary.status == COMPLETE  # then there is nothing to go on with
+        # A complete run cannot be resumed.
+        is_complete = store.history(str(checkpoint.run)).summary.status == COMPLETE
         there = f"{checkpoint.id} --rewind" if is_complete else checkpoint.run
         terminal.warn(f"others have gone on with its run since; to have what they made, too: git ckpt resume {there}")
     target = None if opened.made else _cut_off(store, checkpoint)
@@ -300,7 +290,7 @@ def _open(store: Store, checkpoint: Checkpoint, directory: str | None, *, catche
 
 
 def _cut_off(store: Store, checkpoint: Checkpoint) -> str | None:
-    """Returns the checkpoint that a run was being taken back to when that was cut off; None where it was not, or somebody is at it."""
+    """Return the target of an interrupted rewind; None without one or with a driver."""
     target = rewinding_to(checkpoint) if checkpoint.run is not None else None
     if target is None:
         return None
@@ -310,12 +300,11 @@ def _cut_off(store: Store, checkpoint: Checkpoint) -> str | None:
 
 
 def _take_back(store: Store, checkpoint: Checkpoint, directory: str | None, *, rewind: bool, phase: str | None) -> None:
-    """Takes a run that no pipeline drives back, and prints the path of its worktree.
+    """Rewind a run without a pipeline, and print the path of its worktree.
 
     Args:
-        checkpoint: of the run.
-        directory: where its worktree is made, if it is not there.
-        rewind: whether files, state and phases go back to that checkpoint.
+        directory: where to make its worktree if there is none.
+        rewind: whether files, state and phases go back to the checkpoint.
         phase: the phase that its program shall do again; None for none.
     """
     from gitckpt.durable.run.run import Run
@@ -337,7 +326,7 @@ def _take_back(store: Store, checkpoint: Checkpoint, directory: str | None, *, r
     if phase is not None:
         complete = ", ".join(run.completed) or "none"
         terminal.remark(f"phase {phase!r} of run {run.id} is to be done again, with what was completed after it; complete: {complete}")
-        if checkpoint.attempt is not None:  # else people do it, or whoever calls `git ckpt save`
+        if checkpoint.attempt is not None:  # else people or scripts do it
             terminal.remark("its program does it when it goes on: Run.resume(store, RUN)")
     terminal.out_path(run.path)
 

@@ -49,22 +49,21 @@ def review(
     from gitckpt.model import ids, times
 
     about = name or ids.slug(text.strip().partition("\n")[0])
-    said = {"title": text, "task": about, "filters": "\n".join(filter_ or [])}
+    inputs = {"title": text, "task": about, "filters": "\n".join(filter_ or [])}
     counts = {"lint_retries": lint_retries, "max_cycles": max_cycles}
     optional = {"coder": coder, "reviewer": reviewer, "lint": lint, "epic": epic, "max_budget": max_budget, "agent_timeout": agent_timeout}
     optional |= {key: None if value is None else str(value) for key, value in counts.items()}
-    said |= {key: value for key, value in optional.items() if value is not None}
+    inputs |= {key: value for key, value in optional.items() if value is not None}
     limit = times.parse_age(timeout) if timeout is not None else None
-    said = {key: value for key, value in said.items() if value.strip()}
+    inputs = {key: value for key, value in inputs.items() if value.strip()}
     with open_store() as store:
         holder = f"git ckpt review {terminal.harmless(about)}"
         return driver.drive(
-            lambda person: Pipelines(store, person).run(PIPELINE, said, about=about, base=base, timeout=limit, holder=holder)
+            lambda person: Pipelines(store, person).run(PIPELINE, inputs, about=about, base=base, timeout=limit, holder=holder)
         )
 
 
 def _text(task: str) -> str:
-    """Returns what is to be done."""
     if not task.endswith(".md"):
         return task
     try:
@@ -74,7 +73,6 @@ def _text(task: str) -> str:
 
 
 def _refactor(run: str, text: str) -> int:
-    """Tells a run what its task has become."""
     from gitckpt.durable.driver.pipelines import Pipelines
 
     if not text.strip():

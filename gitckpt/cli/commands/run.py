@@ -71,7 +71,6 @@ def run(
 
 
 def _print_plan(plan: Preview, mode: str | None) -> None:
-    """Prints what a run would do, phase by phase."""
     from gitckpt.durable.pipeline.file import redefinition
     from gitckpt.model import times
 
@@ -90,13 +89,13 @@ def _print_plan(plan: Preview, mode: str | None) -> None:
             continue
         for line in (phase.run or f"(gitckpt itself: {phase.use})").strip("\n").split("\n"):
             terminal.out(f"   | {line}".rstrip())
-        said = {
+        options = {
             "timeout": times.length_text(phase.timeout) if phase.timeout else "",
             "idle timeout": times.length_text(phase.idle_timeout) if phase.idle_timeout else "",
             "retries": str(phase.retries.attempts or ""),
             "autosave": times.length_text(phase.autosave) if phase.run and phase.autosave else "",
             "group": phase.group or "",
         }
-        notes = ", ".join(f"{key} {value}" for key, value in said.items() if value)
+        notes = ", ".join(f"{key} {value}" for key, value in options.items() if value)
         if notes:
             terminal.out(f"   {notes}")

@@ -36,24 +36,24 @@ def runs(
     if status is not None and status not in runstate.STATUSES:
         raise UsageError(f"{status!r} is not a status of runs", hint=f"it is one of {', '.join(runstate.STATUSES)}")
     with open_store() as store:
-        found = [each for each in store.runs() if status is None or each.status == status][:number]
+        shown = [each for each in store.runs() if status is None or each.status == status][:number]
         now = times.now()
     if as_json:
-        terminal.out_json({"runs": [_as_json(each) for each in found]})
+        terminal.out_json({"runs": [_as_json(each) for each in shown]})
         return
-    if not found:
+    if not shown:
         terminal.remark(
             "no runs yet; to start one: git ckpt run PIPELINE, or git ckpt start NAME" if status is None else "no run is like that"
         )
         return
     if not terminal.is_terminal():
-        for each in found:
+        for each in shown:
             cells = (each.run, each.status, each.label, times.to_text(each.time), each.branch, each.path)
             terminal.out_row(cells)
         return
     rows = [
         (each.run, each.status, each.label, times.age_text(max(now - each.time, 0)), each.branch or "", terminal.near(each.path))
-        for each in found
+        for each in shown
     ]
     terminal.table(_COLUMNS, rows)
 
@@ -86,7 +86,6 @@ def status(
 
 
 def _watch(store: Store, run: str) -> None:
-    """Shows a run in place until nobody drives it any more, or somebody has seen enough."""
     import time
 
     shown = 0
@@ -99,7 +98,6 @@ def _watch(store: Store, run: str) -> None:
 
 
 def _lines(history: History, advice: str | None, now: int) -> list[str]:
-    """Returns what is shown of a run."""
     lines = [f"{label:8} {value}" for label, value in _facts(history, now)]
     if history.events:
         lines += ["", *_event_lines(history)]
@@ -107,7 +105,7 @@ def _lines(history: History, advice: str | None, now: int) -> list[str]:
 
 
 def _advice(store: Store, history: History) -> str | None:
-    """Return the command that goes on with a run, as it works for this one; None where there is nothing to do."""
+    """Return the command to run next, or None."""
     advice = _next_command(history)
     try:
         is_ours = store.is_ours(history.newest)
@@ -118,7 +116,6 @@ def _advice(store: Store, history: History) -> str | None:
 
 
 def _next_command(history: History) -> str | None:
-    """Returns what to do next with a run; None where there is nothing to do."""
     summary, name = history.summary, history.summary.run
     phase = next((event.phase for event in history.events if event.is_current), "")
     if summary.status == runstate.COMPLETE:
@@ -140,7 +137,6 @@ def _next_command(history: History) -> str | None:
 
 
 def _next_of_steps(history: History) -> str:
-    """Returns what to do next with a run of steps: what blocks it is settled by a reset."""
     name, loop = history.summary.run, history.newest.state["loop_state"]
     if history.summary.status == runstate.BLOCKED:
         return f"git ckpt step reset {shell_word(str(loop.get('current_step')))} --run {name} --notes TEXT"
@@ -150,7 +146,6 @@ def _next_of_steps(history: History) -> str:
 
 
 def _facts(history: History, now: int) -> list[tuple[str, str]]:
-    """Returns what is known of a run beside its phases, a label and a value each; what is not known is left out."""
     from gitckpt.durable import progress
 
     summary, pipeline = history.summary, history.pipeline
@@ -172,13 +167,12 @@ def _facts(history: History, now: int) -> list[tuple[str, str]]:
 
 
 def _brief(value: str) -> str:
-    """Returns the beginning of an input: a task may be a whole page."""
+    # A task may be a whole page.
     line = value.strip().partition("\n")[0]
     return value if value == line and len(line) <= _BRIEF else f"{line[:_BRIEF]}…"
 
 
 def _bar(gauge: Gauge) -> str:
-    """Returns a bar for an amount, on a terminal."""
     if gauge.share is None or not terminal.is_terminal():
         return ""
     full = round(gauge.share * _BAR)
@@ -201,10 +195,10 @@ def _event_lines(history: History) -> list[str]:
 
 
 def _meant(store: Store, text: str | None) -> str:
-    """Returns the run that a person means.
+    """Return the named run.
 
     By default it is the one that has this worktree, else the newest that was started in it, else
-    the newest of ours.
+    the newest of this repository.
     """
     if text is not None:
         return store.find_run(text)

@@ -51,7 +51,7 @@ def save(
     label = phases.label(phase)
     data = _state(state) if state is not None else None
     line = message.strip() if message is not None else None
-    if line and len(line.splitlines()) == 1:  # several are refused below
+    if line and len(line.splitlines()) == 1:  # several lines are refused later
         line = " ".join(line.split())
     who = " ".join(agent.split()) if agent is not None else None
     if who == "":
@@ -59,7 +59,7 @@ def save(
     if run is not None and track is not None:
         raise UsageError("--run and --track both say which run", hint="give one of them")
     with open_store(to_capture=not no_worktree) as store:
-        from gitckpt import hook  # while git looks at the files
+        from gitckpt import hook  # while git scans the files
         from gitckpt.store.store import inside
 
         record = store.record if no_worktree else store.save
@@ -72,21 +72,22 @@ def save(
         terminal.out(checkpoint.id)
         if data == {}:
             terminal.warn("the state is empty")
-        left = 0
+        omitted = 0
         if files is not None and (files.omitted or files.converted or files.suspects):
-            left = terminal.warn_captured(checkpoint)
-        clean = "the files as committed" if left else "a clean worktree"
+            omitted = terminal.warn_captured(checkpoint)
+        clean = "the files as committed" if omitted else "a clean worktree"
         what = "no files" if files is None else "uncommitted changes" if files.dirty else clean
         changed = sum(submodule.dirty for submodule in files.submodules) if files is not None else 0
         what += f" and {changed} changed submodule{'s' if changed > 1 else ''}" if changed else ""
-        what += f" ({left} not captured)" if left else ""
+        what += f" ({omitted} not captured)" if omitted else ""
         where = f"commit {checkpoint.git_sha[:10]}" if checkpoint.git_sha else "an unborn branch"
         terminal.remark(f"saved {label} with {what} on {where}")
-        hook.keep_up(inside(store).repository, lambda: _settle(inside(store)))  # last: nobody waits for it
+        # Last, when the output is complete.
+        hook.keep_up(inside(store).repository, lambda: _settle(inside(store)))
 
 
 def _settle(store: Checkpoints) -> None:
-    """Has refs keep what is below where history was cut off; the maintenance that follows does the same again, and notes how it went."""
+    # Maintenance does the same later, and records the outcome.
     try:
         store.remover().settle()
     except CkptError as error:
@@ -94,13 +95,12 @@ def _settle(store: Checkpoints) -> None:
 
 
 def _place(store: Store, run: str | None, track: str | None) -> dict[str, Any]:
-    """Returns which run a checkpoint extends, or which it starts."""
     if run is not None:
         return {"run": store.find_run(run)}
     from gitckpt.durable.steps.steps import Steps
 
-    found = store.run or Steps.run_about(store, str(track))
-    return {"run": found} if found is not None else {"start": track}
+    existing = store.run or Steps.run_about(store, str(track))
+    return {"run": existing} if existing is not None else {"start": track}
 
 
 def _state(source: str) -> dict[str, Any]:

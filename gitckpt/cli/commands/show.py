@@ -102,11 +102,10 @@ def _attempt(checkpoint: Checkpoint) -> str | None:
 
 
 def _print_attempt(store: Store, checkpoint: Checkpoint) -> None:
-    """Prints the files that the run keeps beside its worktree, and the end of what the phase printed."""
     try:
         names, with_masks = store.beside(checkpoint), store.masked(checkpoint)
     except CkptError:
-        names, with_masks = [], []  # as was said of its files
+        names, with_masks = [], []  # `_print_files` warned
     for name in names:
         place = f"refs/ckpt/trees/{checkpoint.id}:run/{name}"
         masked = ", with what looked like a secret masked" if name in with_masks else ""
@@ -138,10 +137,13 @@ def _print_files(store: Store, checkpoint: Checkpoint) -> None:
     if files is None:
         _print_line("files", "not captured: the commit stands for them")
         return
-    for one in files.submodules:
-        where = f"at {one.git_sha[:10]}" if one.git_sha else "on an unborn branch"
-        what = "with uncommitted changes" if one.dirty else "as committed"
-        _print_line("submodule", f"{one.path} {where}, {what}; git -C {shell_word(one.path)} ckpt show {one.checkpoint[: ids.SHORT]}")
+    for submodule in files.submodules:
+        where = f"at {submodule.git_sha[:10]}" if submodule.git_sha else "on an unborn branch"
+        what = "with uncommitted changes" if submodule.dirty else "as committed"
+        _print_line(
+            "submodule",
+            f"{submodule.path} {where}, {what}; git -C {shell_word(submodule.path)} ckpt show {submodule.checkpoint[: ids.SHORT]}",
+        )
     is_whole = True
     if files.degraded and files.tree is None:
         _print_line("files", f"not captured: {files.degraded}; the commit stands for them")
@@ -151,7 +153,8 @@ def _print_files(store: Store, checkpoint: Checkpoint) -> None:
         under_way = f", {files.operation} in progress" if files.operation else ""
         _print_line("files", f"differ from the commit{under_way}")
         is_whole = _print_stat(store, checkpoint)
-    extras = _extras(store, checkpoint) if is_whole else None  # nobody may list what is below it else: it may be without end
+    # A damaged tree may be endless: do not list it.
+    extras = _extras(store, checkpoint) if is_whole else None
     if extras is not None and extras.raw:
         terminal.out(f"    byte for byte, as git would write them otherwise: {first_of(_readable(extras.raw))}")
     for path in files.converted:
@@ -168,7 +171,7 @@ def _print_files(store: Store, checkpoint: Checkpoint) -> None:
 
 
 def _print_stat(store: Store, checkpoint: Checkpoint) -> bool:
-    """Prints which files differ; where they cannot be compared it is said why, and False returned."""
+    """Print which files differ; False, with a warning, where they cannot be compared."""
     try:
         stat = store.diff_commit(checkpoint, options=["--stat=100", "--no-ext-diff", "--no-relative"]).decode("utf-8", "replace")
     except WorktreeError as error:
@@ -176,7 +179,7 @@ def _print_stat(store: Store, checkpoint: Checkpoint) -> bool:
         what = "the files of the checkpoint come back without it" if is_whole else "git ckpt resume cannot bring them back"
         terminal.warn(f"{error.message}: {what}")
         return False
-    except CkptError as error:  # git ends at what is damaged, and says what that is
+    except CkptError as error:  # git names the damaged object
         terminal.warn(f"{error.message}: see what else is damaged, and what can be mended: git ckpt verify --contents")
         return False
     for line in stat.rstrip("\n").split("\n"):
@@ -185,12 +188,11 @@ def _print_stat(store: Store, checkpoint: Checkpoint) -> bool:
 
 
 def _extras(store: Store, checkpoint: Checkpoint) -> Extras | None:
-    """Returns what the snapshot has besides files; where it cannot be read it is said why."""
     try:
         return store.extras(checkpoint)
     except CkptError as error:
-        left = "files kept byte for byte, directories and modes are not listed"
-        terminal.warn(f"{error.message}: {left}; see what is wrong: git ckpt verify")
+        unlisted = "files kept byte for byte, directories and modes are not listed"
+        terminal.warn(f"{error.message}: {unlisted}; see what is wrong: git ckpt verify")
         return None
 
 

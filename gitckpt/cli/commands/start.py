@@ -79,7 +79,6 @@ def cancel(
 
 
 def _run(store: Store, text: str | None) -> str:
-    """Returns the run that a person means, by default the one whose worktree this is."""
     if text is not None:
         return store.find_run(text)
     run = store.run

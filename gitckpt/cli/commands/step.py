@@ -1,4 +1,4 @@
-"""`git ckpt step`: what agents and scripts report of their work, and where it goes on."""
+"""`git ckpt step`: reports of agents and scripts on their work, and what is next."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def step(
 
     show prints all steps, next where the run goes on: the step, and behind a tab the first open task of the plan.
     """
-    told: dict[str, object] = {
+    given: dict[str, object] = {
         "--graph": graph,
         "--agent": agent,
         "--notes": notes,
@@ -97,7 +97,7 @@ def step(
         "--id": id_,
         "--force": force or None,
     }
-    _require_fitting(action, name, told, {"--plan": plan, "--resume-from": resume_from}, history=history)
+    _require_fitting(action, name, given, {"--plan": plan, "--resume-from": resume_from}, history=history)
     if run is not None and track is not None:
         raise UsageError("--run and --track exclude each other", hint="name the run by one of them")
     place = _Place(run, track)
@@ -113,7 +113,7 @@ def step(
             return
         from gitckpt.durable.steps.report import StepReport
 
-        said = StepReport(
+        step_report = StepReport(
             action=action,
             step=str(name),
             agent=agent,
@@ -131,22 +131,19 @@ def step(
             values=_values(set_ or []),
             force=force,
         )
-        _tell(steps.report(said, graph=graph, files=files, checkpoint_id=id_), said, place, as_json=as_json)
+        _tell(steps.report(step_report, graph=graph, files=files, checkpoint_id=id_), step_report, place, as_json=as_json)
 
 
 class _Place:
-    """Which run a person has named. A command that he is advised names it as well: elsewhere than in its worktree it would be refused."""
-
     def __init__(self, run: str | None, track: str | None) -> None:
         self._word = f"--track {shell_word(track)} " if track is not None else f"--run {shell_word(run)} " if run is not None else ""
 
+    # Advised commands name the run as well: outside of its worktree, they would be refused.
     def advice(self, text: str) -> str:
-        """Returns what is advised, with the run in each command that reports of a step."""
         return text if self._word.strip() in text else text.replace(_COMMAND, _COMMAND + self._word)
 
     @contextlib.contextmanager
     def advising(self) -> Iterator[None]:
-        """Has errors advise so."""
         try:
             yield
         except CkptError as error:
@@ -154,15 +151,7 @@ class _Place:
 
 
 def _require_fitting(action: str, name: str | None, told: Mapping[str, object], asked: Mapping[str, object], *, history: bool) -> None:
-    """Raises an error where words do not go together.
-
-    Args:
-        action: what is to be done.
-        name: the step.
-        told: the options of reports.
-        asked: the options of `next`.
-        history: the option of `show`.
-    """
+    """Raise `UsageError` for words that do not go together."""
     if action not in (*_REPORTS, _SHOW, _NEXT):
         raise UsageError(f"step cannot {action!r}", hint=f"it is one of {', '.join((*_REPORTS, _SHOW, _NEXT))}")
     if action in _REPORTS and not (name or "").strip():
@@ -177,7 +166,6 @@ def _require_fitting(action: str, name: str | None, told: Mapping[str, object], 
 
 
 def _tell(done: Reported, said: StepReport, place: _Place, *, as_json: bool) -> None:
-    """Prints what became of a report."""
     from gitckpt.durable.steps import machine, report
 
     state = done.checkpoint.state
@@ -204,7 +192,7 @@ def _tell(done: Reported, said: StepReport, place: _Place, *, as_json: bool) -> 
 
 
 def _following(name: str, here: StepPosition) -> str:
-    """Returns what a person is told to do after a report, the end of a sentence."""
+    """Return the end of a sentence: what to do after a report."""
     from gitckpt.durable.steps import report
     from gitckpt.durable.steps.graph import COMPLETE
 
@@ -229,26 +217,26 @@ def _warn_of_files(checkpoint: Checkpoint) -> None:
 def _next(steps: Steps, place: _Place, plan: str | None, resume_from: str | None, *, as_json: bool) -> None:
     from gitckpt.durable.steps.graph import COMPLETE
 
-    found = steps.next(plan=plan, resume_from=resume_from)
+    next_step = steps.next(plan=plan, resume_from=resume_from)
     if as_json:
         _print_json(
             {
                 "run": steps.run,
-                "step": found.step,
-                "status": found.status,
-                "task": found.task,
-                "title": found.title,
-                "plan": found.plan,
-                "remarks": list(found.remarks),
+                "step": next_step.step,
+                "status": next_step.status,
+                "task": next_step.task,
+                "title": next_step.title,
+                "plan": next_step.plan,
+                "remarks": list(next_step.remarks),
             }
         )
     else:
-        terminal.out_row(word for word in (found.step, found.task) if word)
-    for remark in found.remarks:
+        terminal.out_row(word for word in (next_step.step, next_step.task) if word)
+    for remark in next_step.remarks:
         terminal.warn(place.advice(remark))
-    if found.step != COMPLETE:
-        title = f", at {found.title}" if found.title else ""
-        terminal.remark(f"{found.step} is {found.status}{title}")
+    if next_step.step != COMPLETE:
+        title = f", at {next_step.title}" if next_step.title else ""
+        terminal.remark(f"{next_step.step} is {next_step.status}{title}")
 
 
 def _show(steps: Steps, *, history: bool, as_json: bool) -> None:
@@ -346,13 +334,13 @@ def _print_json(document: dict[str, Any]) -> None:
 def _values(words: Sequence[str]) -> dict[str, Any]:
     import json
 
-    found = {}
+    values = {}
     for word in words:
         key, equals, value = word.partition("=")
         try:
             if not equals or not key:
                 raise ValueError("there is no key and no =")
-            found[key] = json.loads(value)
+            values[key] = json.loads(value)
         except (ValueError, RecursionError) as error:
             raise UsageError(f"{word!r} is not KEY=JSON: {error}", hint="write --set fixed=3, or a text: --set 'goal=\"login\"'") from None
-    return found
+    return values

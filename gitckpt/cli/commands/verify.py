@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from gitckpt.store.audit.verification import Report
 
 
+# Findings of one kind that are printed.
 _SHOWN = 20
-"""So many findings of one kind are printed."""
 
 
 def verify(
@@ -56,7 +56,7 @@ def _show(count: int, of: int) -> None:
 
 def _print_json(report: Report) -> None:
     keys = ("code", "object", "sentence", "cure", "repaired")
-    findings = [{key: getattr(one, key) for key in keys} for one in report.findings]
+    findings = [{key: getattr(finding, key) for key in keys} for finding in report.findings]
     terminal.out_json({"checked": dict(report.checked), "findings": findings})
 
 

@@ -1,7 +1,7 @@
-"""From what is typed to a call of a command: plain calls without Typer, all others with it.
+"""Turn a command line into the call of a command.
 
 Doors:
-    quick: plain calls.
+    quick: plain calls, without Typer.
     app: all others.
-    commands: which there are.
+    commands: the list of commands.
 """

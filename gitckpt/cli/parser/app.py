@@ -1,4 +1,4 @@
-"""The commands as Typer knows them: help, completion, and every call that the quick door does not understand."""
+"""The Typer application: help, completion, and calls that the quick parser refuses."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from gitckpt.cli.parser.commands import COMMANDS
 from gitckpt.model.arguments import closest, shell_word
 from gitckpt.model.errors import UsageError
 
-# The words of help and usage: arguments as they are typed, without the parser's types and brackets around brackets.
+# Help and usage errors.
 
 
 _ALSO_CALLED = {
@@ -36,11 +36,11 @@ class PlainCommand(TyperCommand):
     """A command whose arguments are shown by their metavars, verbatim: `[ID]`, `ID…`."""
 
     def collect_usage_pieces(self, ctx: Any) -> list[str]:
-        """Returns what follows the command's name in its usage line."""
+        """Return the usage line after the command's name."""
         return ["[OPTIONS]", *(_metavar(parameter) for parameter in self.get_params(ctx) if _is_argument(parameter))]
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
-        """Writes the lists of arguments and options."""
+        """Write the lists of arguments and options."""
         arguments, options = [], []
         for parameter in self.get_params(ctx):
             record = parameter.get_help_record(ctx)
@@ -55,11 +55,7 @@ class PlainCommand(TyperCommand):
 
 
 def require_command(words: Sequence[str], commands: Collection[str]) -> None:
-    """Raises an error with the likely meaning if the command of a command line is none of ours.
-
-    Raises:
-        UsageError: there is no such command.
-    """
+    """Raise `UsageError` with the likely meaning if a command does not exist."""
     unknown = next(iter(words[quick.command_of(words) :]), None)
     if unknown is not None and unknown not in commands:
         meant = next((name for name, others in _ALSO_CALLED.items() if unknown in others.split()), unknown)
@@ -67,13 +63,7 @@ def require_command(words: Sequence[str], commands: Collection[str]) -> None:
 
 
 def wrong_usage(error: Any, words: Sequence[str], commands: Collection[str]) -> UsageError:
-    """Returns what the parser complained of, in our words.
-
-    Args:
-        error: the parser's.
-        words: the command line.
-        commands: the names of all commands.
-    """
+    """Return a parser's error as a `UsageError` with a hint."""
     context = getattr(error, "ctx", None)
     command = next((word for word in words[quick.command_of(words) :][:1] if word in commands), "")
     help_ = f"see: git ckpt {command} --help" if command else "see: git ckpt --help"
@@ -109,22 +99,11 @@ def _metavar(parameter: Any) -> str:
     return str(parameter.metavar or parameter.name)
 
 
-# The commands as Typer knows them: help, completion, and every call that the quick door does not understand.
+# Running commands.
 
 
 def perform(words: Sequence[str]) -> int:
-    """Runs one command.
-
-    Args:
-        words: what follows `git ckpt`.
-
-    Returns:
-        The exit code.
-
-    Raises:
-        UsageError: there is no such command, or it cannot be called like that.
-        CkptError: what the command raises.
-    """
+    """Run one command and return the exit code."""
     words, paths = _split_paths(words)
     require_command(words, COMMANDS)
     try:
@@ -134,14 +113,14 @@ def perform(words: Sequence[str]) -> int:
         return leaving.exit_code
     except TyperException as error:
         context = getattr(error, "ctx", None)
-        if context is not None and quick.command_of(words) == len(words) and "command" in str(error).lower():  # none was given
+        if context is not None and quick.command_of(words) == len(words) and "command" in str(error).lower():
             terminal.explain(context.get_help())
             return UsageError.exit_code
         raise wrong_usage(error, words, COMMANDS) from None
 
 
 def build(names: Iterable[str] = COMMANDS) -> Any:
-    """Returns Typer's command line, with some commands or all; the modules of the others are not imported."""
+    """Return the Typer application with some or all commands; others are not imported."""
     app = typer.Typer(
         name="git ckpt",
         help="Checkpoints of a git repository: the state, the files and the commit of every step, kept in refs of the repository itself.",
@@ -176,25 +155,24 @@ def _options(
 
 
 def _annotated(function: Callable[..., int | None]) -> Callable[..., int | None]:
-    """Evaluates the annotations of a command, which are strings: its module names Typer in them, but does not import it."""
+    # Annotations are strings that name Typer, which the module of a command does not import.
     function.__annotations__ = get_type_hints(function, localns={"typer": typer, "Annotated": Annotated}, include_extras=True)
     return function
 
 
 def _needed(words: Sequence[str]) -> Iterable[str]:
-    """Returns the one command that will be called; all of them where help or completion may be about any."""
     from gitckpt.cli.parser.quick_table import BEFORE
 
-    at = quick.command_of(words)
-    if at == len(words) or words[at] == "complete" or quick.parse(BEFORE, words[:at]) is None:
+    index = quick.command_of(words)
+    # Help and completion may be about any command.
+    if index == len(words) or words[index] == "complete" or quick.parse(BEFORE, words[:index]) is None:
         return COMMANDS
-    return [words[at]]
+    return [words[index]]
 
 
 def _split_paths(words: Sequence[str]) -> tuple[Sequence[str], Sequence[str]]:
-    """Splits off the paths behind `diff … --`: the parser drops the dashes, and with them the difference."""
-    at = quick.command_of(words)
-    if words[at : at + 1] != ["diff"] or "--" not in words[at:]:
+    index = quick.command_of(words)
+    if words[index : index + 1] != ["diff"] or "--" not in words[index:]:
         return words, []
-    dashes = words.index("--", at)
+    dashes = words.index("--", index)  # the parser would drop the dashes, and their meaning
     return words[:dashes], words[dashes + 1 :]
