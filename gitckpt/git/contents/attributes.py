@@ -140,11 +140,7 @@ class AttributeRules:
     sources: tuple[tuple[str, bytes], ...]
 
     def digest(self, besides: Iterable[bytes]) -> str:
-        """Return a digest that changes with any of the rules.
-
-        Args:
-            besides: further data that the digest depends on.
-        """
+        """Return a digest of the rules and further data."""
         parts = [repr(self.configured).encode("utf-8", "surrogateescape")]
         for path, content in self.sources:
             parts += [os.fsencode(path), content]
@@ -157,8 +153,6 @@ def rules(repository: Repository, configured: Configured, directories: Iterable[
     Starts no process, except for `attr.tree`.
 
     Args:
-        repository: the repository as seen from the worktree.
-        configured: git's settings.
         directories: all directories in which git may look for attributes, relative to the top.
         unseen: paths in the index that have no file; git reads attributes from there, too.
     """
@@ -211,13 +205,7 @@ def _digest(settings: bytes) -> bytes:
 
 
 def treatments(index: PrivateIndex, configured: Configured, paths: Collection[bytes]) -> dict[bytes, Treatment]:
-    """Return how git converts each of the files.
-
-    Args:
-        index: the index of the worktree.
-        configured: git's settings.
-        paths: relative to the top.
-    """
+    """Return how git converts each of the files."""
     if not paths:
         return {}
     fields = index.git("check-attr", "-z", "--stdin", *_ASKED, data=b"".join(path + b"\0" for path in paths)).split(b"\0")
