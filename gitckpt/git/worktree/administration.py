@@ -59,12 +59,12 @@ def is_corrupt(error: GitError) -> bool:
 
 
 def has_hung_up(error: GitError) -> bool:
-    """Return whether git died because a filter process did not start; it names no file."""
+    """Return whether git died, naming no file, as a filter process did not start."""
     return _HUNG_UP in error.stderr
 
 
 def failing_filters(repository: Repository, error: GitError) -> set[str]:
-    """Return the required filters whose failure may have stopped git from reading a file."""
+    """Return the required filters that may have stopped git from reading a file."""
     lines = error.stderr.splitlines()
     named = {line.partition(_FAILING)[2].rpartition(_FAILED)[0] for line in lines} - {""}
     return named or (process_filters(repository) if has_hung_up(error) else set())
@@ -346,7 +346,7 @@ def flush(repository: Repository, path: str) -> None:
 
 
 def is_ours(repository: Repository, git_dir: str) -> bool:
-    """Return whether an administrative directory is, or would be, one of this repository."""
+    """Return whether an administrative directory would belong to this repository."""
     return os.path.realpath(os.path.dirname(git_dir)) == os.path.realpath(administration(repository))
 
 
@@ -383,7 +383,7 @@ def lacks_commondir(repository: Repository, git_dir: str) -> bool:
 
 
 def lacks_head(repository: Repository, git_dir: str) -> bool:
-    """Return whether HEAD of a linked worktree is missing or broken, as after a power cut.
+    """Return whether HEAD of a worktree is missing or broken, as after a power cut.
 
     git then sees no worktree; with a reftable, it sees one without a commit.
     """
@@ -398,12 +398,12 @@ def lacks_head(repository: Repository, git_dir: str) -> bool:
 
 
 def has_no_head(git_dir: str) -> bool:
-    """Return whether HEAD of a complete worktree is missing; git writes it before the index."""
+    """Return whether HEAD, which git writes before the index, is missing beside one."""
     return os.path.exists(os.path.join(git_dir, "index")) and not os.path.lexists(os.path.join(git_dir, "HEAD"))
 
 
 def lacks_tables(git_dir: str) -> bool:
-    """Return whether a worktree's own reftables, or the list of them, are missing or broken."""
+    """Return whether a worktree's own reftables or their list are missing or broken."""
     place = os.path.join(git_dir, "reftable")
     while True:
         names = content(os.path.join(place, "tables.list"))
@@ -471,7 +471,7 @@ def _write_table(repository: Repository, git_dir: str, said: str) -> None:
 
 
 def registered(repository: Repository) -> list[tuple[str, str]]:
-    """Return the administrative directories with the recorded paths of their worktrees."""
+    """Return the administrative directories with the recorded worktree paths."""
     named = ((git_dir, content(os.path.join(git_dir, "gitdir"))) for git_dir in _directories(repository))
     return [(git_dir, os.path.dirname(os.path.normpath(os.path.join(git_dir, dot_git)))) for git_dir, dot_git in named if dot_git]
 
