@@ -37,12 +37,7 @@ def is_used(repository: Repository) -> bool:
 
 
 def held(repository: Repository, files: Mapping[bytes, tuple[str, int]]) -> set[bytes]:
-    """Return the files whose content git-annex has in this repository.
-
-    Args:
-        repository: the repository as seen from the worktree.
-        files: oid of the blob and size of the file, by path.
-    """
+    """Return the files whose content git-annex has in this repository."""
     keys = {}
     oids = [oid for oid, _ in files.values()]
     for path, blob in zip(files, repository.cat_file.contents(oids, _LARGEST), strict=True):

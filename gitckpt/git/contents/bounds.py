@@ -114,7 +114,6 @@ class Census:
     """Trees with everything below them; missing objects count as nothing.
 
     Args:
-        roots: oids of trees.
         there: returns which of some trees may be read: a partial clone would fetch missing ones.
     """
 
@@ -218,10 +217,6 @@ class Quarantine:
 
         Args:
             deadline: when to give up, on the clock of `time.monotonic`.
-
-        Raises:
-            GitError: they could not be written; DeadlinePassed: it took too long.
-            CkptError: the disk reports an error.
         """
         pack = os.path.join(self._path, "pack")
         oids = [fan + name for fan in os.listdir(self._path) if len(fan) == 2 for name in os.listdir(os.path.join(self._path, fan))]

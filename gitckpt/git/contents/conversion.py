@@ -74,8 +74,6 @@ def save(repository: Repository, key: str, known: dict[bytes, bytes]) -> None:
     """Record verdicts if possible: without them, the next capture compares again.
 
     Args:
-        repository: the repository as seen from the worktree.
-        key: digest of the rules.
         known: marks by path, each with the verdict.
     """
     data = _FORM + key.encode() + b"".join(b"\0%s\t%s" % (about, path) for path, about in known.items())
@@ -152,8 +150,6 @@ class Conversions:
     Args:
         index: lists the files of the worktree with their blobs.
         objects: where bytes are written; None to write none.
-        rules: rules for conversions; None if nothing is converted.
-        terms: what must not be kept.
     """
 
     def __init__(
@@ -346,11 +342,9 @@ def written_by_git(
     """Return what git writes to the worktree for each blob; None if it cannot.
 
     Args:
-        index: the index of the worktree.
         wanted: oids, each with the path that attributes are read for.
         is_filtered: whether a filter applies. If it fails, git goes on without it, and no output
             can be trusted.
-        options: options of git itself.
     """
     if not wanted:
         return []

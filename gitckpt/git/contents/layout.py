@@ -94,7 +94,6 @@ def empty(repository: Repository, top: bytes, candidates: Collection[bytes], fil
     process runs.
 
     Args:
-        top: the top of the worktree.
         candidates: paths relative to it; the top itself (b"") does not count.
         files: oid of the tree of all files.
     """
@@ -161,11 +160,7 @@ def _is_ours(top: str, path: bytes) -> bool:
 
 
 def bring_back(top: str, directories: Collection[bytes], modes: Mapping[bytes, int]) -> None:
-    """Make directories with their parents, and narrow the modes of existing paths.
-
-    Raises:
-        WorktreeError: a path is not trustworthy, or the system refuses.
-    """
+    """Make directories with their parents, and narrow the modes of existing paths."""
     require_plain(directories, modes)
     make(top, directories)
     for path, mode in sorted(modes.items(), reverse=True):
@@ -173,11 +168,7 @@ def bring_back(top: str, directories: Collection[bytes], modes: Mapping[bytes, i
 
 
 def make(top: str, directories: Collection[bytes]) -> None:
-    """Make missing directories with their parents, without following links.
-
-    Raises:
-        WorktreeError: the system refuses.
-    """
+    """Make missing directories with their parents, without following links."""
     for path in sorted(directories):
         try:
             with _opened(top, path.split(b"/"), make=True):
@@ -191,7 +182,6 @@ def widen(top: str, modes: Mapping[bytes, int]) -> None:
     """Undo the narrowing of modes, as far as the umask allows.
 
     Args:
-        top: the top of the worktree.
         modes: the modes to restore, by path.
     """
     mask = umask()

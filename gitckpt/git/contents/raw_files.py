@@ -17,14 +17,7 @@ _BELOW = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 def bring_back(repository: Repository, raw: Mapping[bytes, str]) -> None:
-    """Restore the bytes of existing files that differ from their blobs.
-
-    Args:
-        raw: oids by path.
-
-    Raises:
-        WorktreeError: an object is missing, or a file cannot be written.
-    """
+    """Restore the bytes of existing files that differ from their blobs."""
     wanted = sorted(differing(repository, raw))
     for start in range(0, len(wanted), _AT_ONCE):
         paths = wanted[start : start + _AT_ONCE]
@@ -71,11 +64,8 @@ def bytes_of(repository: Repository, paths: Iterable[bytes]) -> Iterator[bytes |
 def put(repository: Repository, path: bytes, data: bytes) -> bool:
     """Replace a file, keeping its mode; return whether there was a regular file.
 
-    As with git, a new file is made, so that hard links to the old one keep their content.
-    No link is followed.
-
-    Raises:
-        WorktreeError: it cannot be written.
+    As with git, a new file is made, so that hard links to the old one keep their content. No link
+    is followed.
     """
     try:
         with directory_of(repository, path) as (fd, name):

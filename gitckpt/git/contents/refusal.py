@@ -68,16 +68,6 @@ def read_in(index: PrivateIndex, paths: list[bytes], settings: Sequence[str], en
     """Read files into an index, and remove the entries of missing ones.
 
     If files keep changing, they are read in ever smaller parts.
-
-    Args:
-        index: a private index.
-        paths: relative to the top of the worktree.
-        settings: options of git itself.
-        env: additional variables.
-
-    Raises:
-        GitError: git cannot store what it has read.
-        WorktreeError: a file changes each time that it is read, even alone.
     """
     result, parts = Read(), [paths]
     disabled: set[str] = set()

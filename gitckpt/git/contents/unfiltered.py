@@ -116,14 +116,10 @@ def complete(repository: Repository, files: HeldBack) -> HeldBack:
     They are first written to a scratch directory, and stay as they are if the filter fails.
 
     Args:
-        repository: the repository as seen from the worktree.
         files: some of those that `held` returned; the record is updated.
 
     Returns:
         The files at which the filters still fail.
-
-    Raises:
-        GitError: git cannot write one for another reason.
     """
     if not files:
         return {}
@@ -221,16 +217,12 @@ def write(
     """Let git write files; if a required filter fails, write them as git stores them.
 
     Args:
-        repository: the repository as seen from the worktree.
         wanted: returns the files to write, oids by path; called only if a filter fails.
         attempt: writes the files with the given git options.
         again: called before a further attempt: git stops at the first file.
 
     Returns:
         The files that were written as stored, and those that stay so (recorded); both for `settle`.
-
-    Raises:
-        GitError: git fails for another reason.
     """
     names: set[str] = set()
     while True:

@@ -90,9 +90,6 @@ class IndexWatch:
 
     git takes a missing index for an empty one: a tree of it would lack all files that were not read
     since. Any process may delete the directory of the index.
-
-    Args:
-        path: the path of the index.
     """
 
     def __init__(self, path: str) -> None:
@@ -164,11 +161,6 @@ AWAY = "ckpt-file"
 
 def call(repository: Repository, *arguments: str, options: tuple[str, ...] = ()) -> Completed:
     """Run `git worktree` under the lock; retry while other processes change worktrees.
-
-    Args:
-        repository: the repository as seen from any of its worktrees.
-        arguments: subcommand and arguments.
-        options: options of git itself, such as `-c`.
 
     Raises:
         GitError: git fails although no worktree was made or removed for a while.
@@ -294,11 +286,6 @@ def _main_worktree(repository: Repository) -> str | None:
 def write_file(repository: Repository, path: str, data: bytes) -> None:
     """Write a file of a worktree atomically, replacing what is there.
 
-    Args:
-        repository: the repository as seen from that worktree.
-        path: the path of the file, in an existing directory.
-        data: the new content.
-
     Raises:
         OSError: it cannot be written; the old file is intact.
     """
@@ -329,9 +316,6 @@ def flush(repository: Repository, path: str) -> None:
     """Flush the administrative directory of a worktree to disk, which git does not do.
 
     The files of the worktree are not flushed.
-
-    Raises:
-        CkptError: the disk reports an error.
     """
     git_dir = named_by(path)
     if git_dir is not None:
@@ -431,12 +415,7 @@ def write_head(repository: Repository, git_dir: str, said: str) -> None:
 
     Args:
         repository: the repository of the worktree.
-        git_dir: the administrative directory.
         said: an oid, or "ref: " and the name of a branch.
-
-    Raises:
-        WorktreeError: it cannot be written, or another process has the lock.
-        GitError: git cannot write it into a reftable.
     """
     path = os.path.join(git_dir, "HEAD")
     try:
@@ -495,10 +474,7 @@ def moved_to(repository: Repository, git_dir: str, path: str, *more: str) -> str
     Searches beside its old path, in the main worktree and beside that.
 
     Args:
-        repository: the repository as seen from any of its worktrees.
         git_dir: the administrative directory, which `.git` of the worktree names.
-        path: the old path.
-        more: further directories to search.
     """
     top = main_worktree(repository)
     for place in (os.path.dirname(path), *more, *([top, os.path.dirname(top)] if top is not None else [])):

@@ -65,7 +65,6 @@ class PrivateIndex:
     """A private copy of an index; a context manager that opens and deletes it.
 
     Args:
-        repository: the repository as seen from the worktree of the index.
         deadline: when to give up, on the clock of `time.monotonic`.
 
     Attributes:
@@ -98,11 +97,7 @@ class PrivateIndex:
         self.close()
 
     def open(self) -> None:
-        """Copy the user's index, once.
-
-        Raises:
-            WorktreeError: it cannot be copied.
-        """
+        """Copy the user's index, once."""
         if self._look is not None:
             return
         top = self.repository.worktree
@@ -147,11 +142,7 @@ class PrivateIndex:
             child.kill_group()
 
     def copy_from(self, path: str) -> None:
-        """Start again as a copy of another index; empty if there is none.
-
-        Raises:
-            WorktreeError: it cannot be copied.
-        """
+        """Start again as a copy of another index; empty if there is none."""
         self._stop_looking()
         self._let_go()
         if not os.path.exists(path):
@@ -469,9 +460,6 @@ def add(index: PrivateIndex, paths: Collection[bytes], modes: Mapping[bytes, byt
 
     Args:
         modes: modes in trees of those that are no plain files, by path.
-
-    Raises:
-        GitError: git refuses a path.
     """
     if not paths:
         return

@@ -38,7 +38,6 @@ def seen_from(repository: Repository, path: bytes) -> Repository | None:
     """Return a submodule's repository as seen from its checkout; None without one.
 
     Args:
-        repository: the repository as seen from the worktree around the submodule.
         path: relative to the top of that worktree.
     """
     top = place(repository, path)
@@ -99,7 +98,6 @@ def stores(repository: Repository, paths: Collection[bytes] = ()) -> list[Reposi
     """Return the repositories of submodules of one repository, without nested ones.
 
     Args:
-        repository: the repository as seen from any of its worktrees.
         paths: submodules whose own `.git` directories in worktrees are included.
     """
     git_dirs = [git_dir for place in _places(repository) for git_dir in _git_dirs(place)]
@@ -130,13 +128,7 @@ def copied(around: Repository, kept: Repository, made: Repository, path: bytes, 
     Args:
         around: the repository that the submodule belongs to.
         kept: the submodule's repository, from `stores` or as checked out.
-        made: the other worktree.
-        path: the path of the submodule.
         refs: patterns of refs to copy besides branches, tags and remote-tracking branches.
-
-    Raises:
-        GitError: git cannot copy it.
-        WorktreeError: the directory cannot be made.
     """
     inside = (os.path.relpath(kept.git_dir, place) for place in _places(around) if kept.git_dir.startswith(place + os.sep))
     final = os.path.join(made.git_dir, "modules", next(inside, os.fsdecode(path)))
@@ -194,11 +186,7 @@ def is_copy(repository: Repository, there: Repository, commit: str) -> bool:
 
 
 def fetch(to: Repository, source: Repository, refs: Sequence[str]) -> None:
-    """Copy refs from a local repository under the same names; existing ones stay.
-
-    Raises:
-        GitError: they cannot be copied.
-    """
+    """Copy refs from a local repository under the same names; existing ones stay."""
     options = ("--quiet", "--no-tags", "--no-write-fetch-head", "--recurse-submodules=no")
     data = "".join(f"{ref}:{ref}\n" for ref in refs).encode()
     if refs:
@@ -242,10 +230,6 @@ def attach(kept: Repository, top: str) -> Repository | None:
         The repository as seen from there; None if the place is not empty or the repository has
         another
         worktree.
-
-    Raises:
-        GitError: git cannot write the configuration.
-        WorktreeError: the directory cannot be made.
     """
     there = _recorded(kept) or top
     is_elsewhere = os.path.realpath(there) != os.path.realpath(top) and os.path.lexists(os.path.join(there, ".git"))
@@ -276,11 +260,7 @@ def is_lost(kept: Repository) -> bool:
 
 
 def claim(kept: Repository, top: str) -> None:
-    """Set `core.worktree` of a submodule's repository, by which git finds the files.
-
-    Raises:
-        GitError: git cannot write the configuration.
-    """
+    """Set `core.worktree` of a submodule's repository, by which git finds the files."""
     way = os.path.relpath(os.path.realpath(top), os.path.realpath(kept.git_dir))
     kept.git.run("config", "--file", os.path.join(kept.git_dir, "config"), "core.worktree", way)
 
@@ -308,13 +288,8 @@ def move(repository: Repository, kept: Repository, path: bytes, top: str) -> Rep
     """Move a submodule, with all that lies in it, to an empty place.
 
     Args:
-        repository: the repository as seen from the worktree.
-        kept: the submodule's repository.
         path: as `checked_out_at` returned it.
         top: the new place; it may be missing.
-
-    Raises:
-        WorktreeError: it cannot be moved.
     """
     worktree = repository.worktree or ""
     old = os.path.join(worktree, os.fsdecode(path))
@@ -366,7 +341,6 @@ def beside(repository: Repository, ref: str) -> Repository | None:
 
     Args:
         repository: the submodule, as seen from any of its worktrees.
-        ref: full name of the ref.
     """
     parts = repository.common_dir.split(os.sep)
     for start in (number for number, part in enumerate(parts) if part == "modules"):

@@ -76,7 +76,6 @@ def holder_of(repository: Repository, objects: Objects, files: Mapping[str, byte
     HEAD leads to all of them.
 
     Args:
-        files: as `collect` returned them.
         head: the commit of HEAD; "" on an unborn branch.
     """
     named = _tips(repository, _commits_named(repository, files), head)
@@ -94,12 +93,6 @@ def bring_back(repository: Repository, files: Mapping[str, bytes]) -> None:
     """Restore an operation in a worktree without one.
 
     Only names and values that `collect` can return are written: they may have been fetched.
-
-    Args:
-        files: content by name.
-
-    Raises:
-        WorktreeError: as `require_objects`; nothing was written.
     """
     require_objects(repository, files)
     for name, oid in _refs_in(files).items():
@@ -134,11 +127,10 @@ def is_at_its_start(repository: Repository, files: Mapping[str, bytes]) -> bool:
 def would_move(files: Mapping[str, bytes], branch: str | None, source: str | None) -> bool:
     """Return whether an operation would move a branch that it did not begin on.
 
-    To continue or abort it moves HEAD: a rebase commits to what HEAD points to, and resets it on abort; so do picks and `git am`
-    (sequencer.c, builtin/am.c).
+    To continue or abort it moves HEAD: a rebase commits to what HEAD points to, and resets it on
+    abort; so do picks and `git am` (sequencer.c, builtin/am.c).
 
     Args:
-        files: as `collect` returned them.
         branch: the branch of the restored HEAD; None if detached.
         source: the branch that the checkpoint names; None if HEAD was detached.
     """
