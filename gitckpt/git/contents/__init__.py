@@ -1,4 +1,4 @@
-"""The files of a worktree on their way: into objects and trees, through git's filters or past them, and back with directories and modes.
+"""Move worktree files into git objects and back, through git's filters or past them.
 
 Doors: all.
 """

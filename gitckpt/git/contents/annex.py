@@ -1,7 +1,7 @@
 """Read the content of unlocked git-annex files from `.git/annex/objects`.
 
-git stores a pointer for such a file. The filter of git-annex writes the pointer into the worktree,
-and a hook of git-annex then writes the content. Our own git calls run no hooks.
+For such a file, git stores a pointer. The filter of git-annex writes the pointer into the
+worktree, and a hook of git-annex then writes the content. gitckpt's git calls run no hooks.
 """
 
 from __future__ import annotations
@@ -27,26 +27,21 @@ if TYPE_CHECKING:
 
 _POINTER = re.compile(rb"/annex/objects/([A-Z0-9_]+(?:-[a-zA-Z][0-9]+)*--[^\x00-\x1f/]+)(?:\n|\Z)")
 _LETTERS = "0123456789zqjxkmvwgpfZQJXKMVWGPF"
+# In bytes: the largest file that git-annex takes for a pointer.
 _LARGEST = 32 << 10
-"""In bytes: what git-annex itself takes for a pointer at most."""
 
 
 def is_used(repository: Repository) -> bool:
-    """Tell whether the filter of git-annex is configured."""
+    """Return whether the filter of git-annex is configured."""
     return bool(config.read(repository, rf"^filter\.{ANNEX}\."))
 
 
 def held(repository: Repository, files: Mapping[bytes, tuple[str, int]]) -> set[bytes]:
-    """Return the files whose content git-annex has in this repository.
-
-    Args:
-        repository: seen from the worktree.
-        files: oid of the blob and size of the file, by path.
-    """
+    """Return the files whose content git-annex has in this repository."""
     keys = {}
     oids = [oid for oid, _ in files.values()]
-    for path, found in zip(files, repository.cat_file.contents(oids, _LARGEST), strict=True):
-        match = _POINTER.match(found[2]) if found is not None and found[1] == "blob" else None
+    for path, blob in zip(files, repository.cat_file.contents(oids, _LARGEST), strict=True):
+        match = _POINTER.match(blob[2]) if blob is not None and blob[1] == "blob" else None
         if match:
             keys[path] = match[1]
     places = {path: _place(repository, key) for path, key in keys.items()}
@@ -54,16 +49,13 @@ def held(repository: Repository, files: Mapping[bytes, tuple[str, int]]) -> set[
 
 
 def populate(index: PrivateIndex, blobs: Mapping[bytes, str]) -> None:
-    """Replace the pointers that git has written by their contents.
+    """Replace the pointers that git wrote by their contents.
 
-    A pointer stays where git-annex does not have the content here.
+    A pointer stays if git-annex does not have the content here.
 
     Args:
-        index: lists the files, and takes note of those that change.
-        blobs: of the files that are looked at: oids by path.
-
-    Raises:
-        WorktreeError: a file cannot be written.
+        index: the index that lists the files; it is refreshed for those that change.
+        blobs: oids of the files to look at, by path.
     """
     repository = index.repository
     top = os.fsencode(repository.worktree or "")
@@ -90,12 +82,12 @@ def populate(index: PrivateIndex, blobs: Mapping[bytes, str]) -> None:
 
 
 def _place(repository: Repository, key: bytes) -> bytes | None:
-    """Return where git-annex keeps the content of a key; None where it is not here.
+    """Return the path of a key's content, or None if it is not here.
 
-    git-annex itself is not asked: it writes into the worktree before it answers. The directories
-    (two letters, three digits in bare repositories) are those of
+    The directories (two letters, three digits in bare repositories) are those of
     https://git-annex.branchable.com/internals/hashing/.
     """
+    # Computed without git-annex, which writes into the worktree before it answers.
     digest = hashlib.md5(key, usedforsecurity=False).digest()
     number = int.from_bytes(digest[:4], "little")
     mixed = [_LETTERS[number >> (6 * at) & 31] for at in range(4)]
@@ -110,7 +102,6 @@ def _place(repository: Repository, key: bytes) -> bytes | None:
 
 
 def _size(path: bytes) -> int:
-    """Return the size of a file; -1 where there is none."""
     try:
         status = os.lstat(path)
     except OSError:

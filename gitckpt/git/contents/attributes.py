@@ -1,6 +1,6 @@
-"""What git converts between the worktree and its objects: line ends, filters, encodings and `$Id$`, by attributes and settings.
+"""Find out what git converts: line ends, filters, encodings and `$Id$`.
 
-That nothing is converted is known without a process, from the files that attributes are in.
+The attribute files alone tell, without a process, whether nothing is converted.
 """
 
 from __future__ import annotations
@@ -20,21 +20,20 @@ if TYPE_CHECKING:
     from gitckpt.git.repository import Repository
     from gitckpt.git.worktree.index import PrivateIndex
 
+# The settings that `Configured.of` reads, as a regular expression on their names.
 SETTINGS = r"core\.(autocrlf|eol|attributesfile|filemode|symlinks|ignorecase|precomposeunicode)$|attr\.tree$|filter\."
-"""The settings that `Configured.of` reads, as a regular expression on their names."""
 
 FILE = b".gitattributes"
+# The name of git-annex's filter.
 ANNEX = "annex"
-"""The name that git-annex gives to its filter."""
 
+# In bytes: the largest attribute file that git reads.
 _LARGEST = 100 << 20
-"""The largest file of attributes that git reads, in bytes."""
 
+# An attribute that is set and may convert; `-text` and `binary` only switch conversions off.
+# Git treats a carriage return as a space, and needs no space after a quoted pattern
+# (`parse_attr_line` in its attr.c).
 _CONVERTING = re.compile(rb"^(?![ \t]*#).*[ \t\r\"](?:text|crlf|eol|filter|ident|working-tree-encoding)(?:[ \t\r=]|$)", re.MULTILINE)
-"""An attribute that is given and may convert; `-text` and `binary` only say that nothing is.
-
-Git takes a carriage return for a space, and asks for none behind a pattern in quotes (`parse_attr_line` in its attr.c).
-"""
 
 _ASKED = ("text", "crlf", "eol", "filter", "ident", "working-tree-encoding")
 _AS_IS = {"filemode": "true", "symlinks": "true", "ignorecase": "false", "precomposeunicode": "false"}
@@ -42,35 +41,29 @@ _COMMANDS = ("clean", "smudge", "process")
 
 
 _AUTOCRLF, _EOL, _DIGEST = "core.autocrlf=true", "core.eol=crlf", "attributes="
+# For each setting that makes CRLF of line ends: the settings under which git does the same.
 _LINE_ENDS = {
     "": ("core.autocrlf=false", "core.eol=lf"),
     _AUTOCRLF: (_AUTOCRLF,),
     _EOL: ("core.autocrlf=false", _EOL),
 }
-"""By setting that makes CRLF of line ends: the settings under which git does the same."""
 
 
 @dataclass(frozen=True, slots=True)
 class Configured:
-    """What git's configuration says of conversions."""
+    """Git's settings for conversions."""
 
+    # `core.autocrlf`: "true", "input", or "" for neither.
     autocrlf: str = ""
-    """`core.autocrlf`: "true", "input", or "" for neither."""
-
     eol: str = ""
-    """`core.eol`."""
-
+    # `core.attributesFile`; None for git's default.
     attributes: str | None = None
-    """`core.attributesFile`; None for git's own default."""
-
+    # Drivers that do something: name, whether required, and their commands joined by newlines.
     filters: tuple[tuple[str, bool, str], ...] = ()
-    """The drivers that do something: name, whether they are required, and their commands as one text."""
-
+    # `attr.tree`: from 2.43 on, git reads attributes from it instead of the worktree.
     tree: str = ""
-    """`attr.tree`: what git, from 2.43 on, reads attributes from instead of the worktree; "" for the worktree."""
-
+    # Whether git takes names, modes and links from the file system unchanged.
     takes_as_is: bool = True
-    """Whether names, modes and links are what the file system says they are."""
 
     @property
     def line_ends(self) -> str:
@@ -81,11 +74,7 @@ class Configured:
 
     @classmethod
     def of(cls, settings: Mapping[str, Sequence[str]]) -> Configured:
-        """Returns what some settings say; others than those of `SETTINGS` are passed over.
-
-        Args:
-            settings: as `config.read` returned them.
-        """
+        """Parse settings that `config.read` returned; names outside `SETTINGS` are ignored."""
         last = {name: values[-1] for name, values in settings.items()}
         drivers = sorted({name[7:].rpartition(".")[0] for name in last if name.startswith("filter.")})
         filters = []
@@ -107,25 +96,20 @@ class Configured:
 
 @dataclass(frozen=True, slots=True)
 class Treatment:
-    """What git does to one file on its way."""
+    """How git converts one file."""
 
+    # The filter; "" for none.
     driver: str = ""
-    """The filter that applies; "" for none."""
-
+    # Whether the filter is required (`filter.*.required`), as those of git-crypt and LFS are.
     is_required: bool = False
-    """Whether that filter says of itself that nothing is to go around it, as those of git-crypt and LFS do."""
-
+    # Whether a filter, an encoding or `$Id$` may change more than line ends.
     is_rewritten: bool = False
-    """Whether more than line ends may change: by a filter, an encoding, or `$Id$`."""
-
+    # Whether line ends are converted.
     is_text: bool = False
-    """Whether line ends are converted."""
-
+    # Whether git looks at the content first: with a NUL, it is binary.
     is_guessed: bool = False
-    """Whether git looks at the content first: what holds a NUL is binary then."""
-
+    # Whether LF may come back as CRLF.
     gives_crlf: bool = False
-    """Whether LF may come back as CRLF."""
 
     @property
     def is_annex(self) -> bool:
@@ -133,7 +117,10 @@ class Treatment:
         return self.driver == ANNEX
 
     def may_change(self, data: bytes) -> bool:
-        """Tells whether content may come back otherwise; without a process, so True only means that somebody has to look."""
+        """Return whether content may come back changed.
+
+        No process is started, so True only means that the result must be compared.
+        """
         if self.is_rewritten:
             return True
         if not self.is_text or (self.is_guessed and b"\0" in data):
@@ -146,18 +133,14 @@ UNTOUCHED = Treatment()
 
 @dataclass(frozen=True, slots=True)
 class AttributeRules:
-    """All that decides what is converted in a worktree."""
+    """The settings and attributes that decide what is converted in a worktree."""
 
     configured: Configured
+    # The attribute files: path and content.
     sources: tuple[tuple[str, bytes], ...]
-    """The files that attributes are in: path and content."""
 
     def digest(self, besides: Iterable[bytes]) -> str:
-        """Returns what differs whenever one of the rules does.
-
-        Args:
-            besides: what else they depend on.
-        """
+        """Return a digest of the rules and further data."""
         parts = [repr(self.configured).encode("utf-8", "surrogateescape")]
         for path, content in self.sources:
             parts += [os.fsencode(path), content]
@@ -165,13 +148,13 @@ class AttributeRules:
 
 
 def rules(repository: Repository, configured: Configured, directories: Iterable[bytes], unseen: Iterable[bytes]) -> AttributeRules | None:
-    """Returns what decides about conversions; None where nothing is converted. Starts no process, but for `attr.tree`.
+    """Return the rules for conversions, or None if nothing is converted.
+
+    Starts no process, except for `attr.tree`.
 
     Args:
-        repository: seen from the worktree.
-        configured: what the configuration says.
-        directories: all in which git may look for attributes, relative to the top.
-        unseen: paths that the index has, and that have no file: git reads attributes from there, too.
+        directories: all directories in which git may look for attributes, relative to the top.
+        unseen: paths in the index that have no file; git reads attributes from there, too.
     """
     top = os.fsencode(repository.worktree or "")
     sources = [(path, content) for path in _outside(repository, configured) if (content := _content(path)) is not None]
@@ -189,14 +172,10 @@ def rules(repository: Repository, configured: Configured, directories: Iterable[
 
 
 def settings(repository: Repository, configured: Configured) -> bytes:
-    """Return the settings outside of the files that decide their bytes.
+    """Return the conversion settings that are not in the worktree's files.
 
-    A line each; b"" where nothing outside converts. Filters are left out: people configure LFS for
+    One per line; b"" if they convert nothing. Filters are left out: LFS is usually configured for
     all repositories at once.
-
-    Args:
-        repository: seen from the worktree.
-        configured: what the configuration says.
     """
     contents = map(_content, _outside(repository, configured))
     sources = [content for content in contents if content and _CONVERTING.search(content)]
@@ -210,14 +189,14 @@ def settings(repository: Repository, configured: Configured) -> bytes:
 
 
 def line_end_options(settings: bytes) -> tuple[str, ...]:
-    """Return options by which git writes line ends as under some `settings`."""
+    """Return git options that write line ends as under these `settings`."""
     first = settings.partition(b"\n")[0].decode("ascii", "replace")
     words = _LINE_ENDS.get(first, _LINE_ENDS[""])
     return tuple(word for setting in words for word in ("-c", setting))
 
 
 def have_same_attributes(settings: bytes, others: bytes) -> bool:
-    """Tell whether two `settings` have the same attributes outside of the files."""
+    """Return whether two `settings` have the same attributes outside the worktree."""
     return _digest(settings) == _digest(others)
 
 
@@ -226,33 +205,24 @@ def _digest(settings: bytes) -> bytes:
 
 
 def treatments(index: PrivateIndex, configured: Configured, paths: Collection[bytes]) -> dict[bytes, Treatment]:
-    """Returns what git does to each of some files.
-
-    Args:
-        index: of the worktree.
-        configured: what the configuration says.
-        paths: relative to the top.
-
-    Raises:
-        GitError: git cannot read its attributes.
-    """
+    """Return how git converts each of the files."""
     if not paths:
         return {}
-    said = index.git("check-attr", "-z", "--stdin", *_ASKED, data=b"".join(path + b"\0" for path in paths)).split(b"\0")
+    fields = index.git("check-attr", "-z", "--stdin", *_ASKED, data=b"".join(path + b"\0" for path in paths)).split(b"\0")
     known: dict[tuple[bytes, ...], Treatment] = {}
-    found = {}
+    by_path = {}
     width = 3 * len(_ASKED)
-    for at in range(0, len(said) - 1, width):
-        values = tuple(said[at + 2 : at + width : 3])
+    for start in range(0, len(fields) - 1, width):
+        values = tuple(fields[start + 2 : start + width : 3])
         treatment = known.get(values)
         if treatment is None:
             treatment = known[values] = _treatment(dict(zip(_ASKED, map(os.fsdecode, values), strict=True)), configured)
-        found[said[at]] = treatment
-    return found
+        by_path[fields[start]] = treatment
+    return by_path
 
 
 def _treatment(said: Mapping[str, str], configured: Configured) -> Treatment:
-    driver = next((each for each in configured.filters if each[0] == said["filter"]), None)
+    driver = next((entry for entry in configured.filters if entry[0] == said["filter"]), None)
     text = said["text"] if said["text"] != "unspecified" else said["crlf"]
     eol = said["eol"] if said["eol"] in ("lf", "crlf") else ""
     is_named = text not in ("unset", "unspecified", "auto") or (text == "unspecified" and bool(eol))
@@ -270,18 +240,18 @@ def _treatment(said: Mapping[str, str], configured: Configured) -> Treatment:
 
 
 def _outside(repository: Repository, configured: Configured) -> list[str]:
-    """Returns where git looks for attributes outside of the worktree (gitattributes(5)), whether there is a file or not."""
+    """Return where git may find attributes outside the worktree (gitattributes(5))."""
     shared = os.environ.get("XDG_CONFIG_HOME") or os.path.join(os.path.expanduser("~"), ".config")
     own = os.path.expanduser(configured.attributes) if configured.attributes else os.path.join(shared, "git", "attributes")
     places = ("", *os.environ.get("PATH", "").split(os.pathsep))
     git = next((path for place in places if os.path.isfile(path := os.path.join(place, git_executable()))), "")
     of_system = ["/etc/gitattributes", os.path.join(os.path.dirname(os.path.dirname(git)), "etc", "gitattributes")]
-    found = [*of_system, os.path.join(repository.worktree or "", own), os.path.join(repository.common_dir, "info", "attributes")]
-    return list(dict.fromkeys(found))
+    paths = [*of_system, os.path.join(repository.worktree or "", own), os.path.join(repository.common_dir, "info", "attributes")]
+    return list(dict.fromkeys(paths))
 
 
 def _content(path: str | bytes) -> bytes | None:
     try:
         return regular.content(path, _LARGEST)
-    except OSError:  # there is none, or it is none: git passes it over as well
+    except OSError:  # missing, or not a regular file: git ignores it as well
         return None

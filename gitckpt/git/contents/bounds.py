@@ -1,4 +1,7 @@
-"""Whether a snapshot is one, and no more than anybody lists: asked before any of it is. It may have been fetched."""
+"""Check a snapshot before use: it may have been fetched.
+
+Its trees must be as git writes them, and their paths within fixed limits.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +24,7 @@ if TYPE_CHECKING:
     from typing import Self
 
 
-# Whether a snapshot is one, and no more than anybody lists: asked before any of it is. It may have been fetched.
+# Limits of a snapshot.
 
 
 HINT = "it was not made by gitckpt: git ckpt list, and git ckpt remove with its id"
@@ -31,23 +34,25 @@ _LISTS = (b"flags", b"directories", b"modes", b"sparse", b"conversion")
 
 
 _MOST = budget.OPERATION
+# Beyond this, an operation in progress is neither kept nor restored.
 OPERATION = f"more than {_MOST.count:,} files, {_MOST.depth} directories within each other, or {budget.OPERATION_SIZE:,} bytes"
-"""Beyond this, an operation in progress is neither kept nor brought back."""
 
 
 class UnsoundSnapshot(WorktreeError):
-    """A snapshot is not one that gitckpt makes."""
+    """A snapshot that gitckpt did not make."""
 
 
 def require(repository: Repository, snapshot: str | None, commit: str) -> None:
-    """Looks at a snapshot before its paths are listed; what is checked out has been listed already.
+    """Check a snapshot before its paths are listed.
+
+    What HEAD already has is not checked: it was listed before.
 
     Args:
-        snapshot: oid of its tree; None where the commit stands for the files.
+        snapshot: oid of its tree; None if the commit stands for the files.
         commit: full oid; "" for no files at all.
 
     Raises:
-        UnsoundSnapshot: it has more paths, or deeper ones, than `budget.SNAPSHOT` allows, or a tree is none that git would list.
+        UnsoundSnapshot: it exceeds `budget.SNAPSHOT`, or has a tree that git would not list.
     """
     head = repository.cat_file.info("HEAD^{tree}")
     whole, base = Expansion(repository, budget.SNAPSHOT), head[0] if head is not None else ""
@@ -64,17 +69,11 @@ def require(repository: Repository, snapshot: str | None, commit: str) -> None:
 
 
 def _too_much(tree: str) -> str:
-    """Returns what is said of a tree that nobody lists."""
     return f"the tree {tree} holds more than {budget.SNAPSHOT.count:,} paths, or directories within each other without end"
 
 
 def require_shape(parts: Entries, snapshot: str) -> None:
-    """Raises `UnsoundSnapshot` where a snapshot has something else than a directory, or a list, at a place of one.
-
-    Args:
-        parts: its entries.
-        snapshot: its oid.
-    """
+    """Raise `UnsoundSnapshot` unless directories and lists are where they belong."""
     if b"files" not in parts:
         raise UnsoundSnapshot(f"{snapshot} is not the tree of a snapshot: it has no files/", hint=HINT)
     for name, (mode, _) in parts.items():
@@ -84,24 +83,24 @@ def require_shape(parts: Entries, snapshot: str) -> None:
 
 
 def is_too_much(operation: Mapping[str, bytes]) -> bool:
-    """Tells whether the files of an operation, content by name, are more than a reader takes."""
+    """Return whether the files of an operation exceed what a reader accepts."""
     directories = {os.path.dirname(name) for name in operation}
-    count = len(operation) + sum(name.count("/") + 1 for name in directories)  # at least as many as there are
+    count = len(operation) + sum(name.count("/") + 1 for name in directories)  # an upper bound
     deep = any(name.count("/") > budget.OPERATION.depth for name in operation)
     return count > budget.OPERATION.count or deep or sum(map(len, operation.values())) > budget.OPERATION_SIZE
 
 
 def base_tree(repository: Repository, commit: str) -> str:
-    """Returns the tree of a commit; the empty tree for ""."""
-    found = repository.cat_file.info(f"{commit}^{{tree}}") if commit else None
-    return found[0] if found else empty_tree(repository.object_format)
+    """Return the tree of a commit; the empty tree for ""."""
+    tree = repository.cat_file.info(f"{commit}^{{tree}}") if commit else None
+    return tree[0] if tree else empty_tree(repository.object_format)
 
 
-# Whether trees are what git would write, and how much is below them: each is read once, whatever leads to it.
+# Check that trees are as git writes them, and count their paths: each tree is read once.
 
 
+# In bytes: no directory of a million files is larger; git itself handles larger ones.
 _LARGEST = 64 << 20
-"""In bytes: no directory of a million files is larger, and what is larger is left to git."""
 
 _TREE = DIRECTORY.zfill(6)
 
@@ -112,11 +111,10 @@ def _is_sorted(entries: Mapping[bytes, tuple[bytes, bytes]]) -> bool:
 
 
 class Census:
-    """Some trees with all that is below them. What is missing counts for nothing.
+    """Trees with everything below them; missing objects count as nothing.
 
     Args:
-        roots: oids of trees.
-        there: returns those of some trees that may be read; by default all. A partial clone would fetch the others.
+        there: returns which of some trees may be read: a partial clone would fetch missing ones.
     """
 
     def __init__(self, repository: Repository, roots: Iterable[str], there: Callable[[list[str]], list[str]] = lambda trees: trees) -> None:
@@ -124,19 +122,19 @@ class Census:
         self._flaws: dict[str, str] = {}
         self._below: dict[str, tuple[int, tuple[str, ...]]] = {}
         self._known: dict[str, tuple[int, int, str]] = {}
-        self._names: dict[str, str] = {}  # one text for each oid, however many trees name it
+        self._names: dict[str, str] = {}  # one string per oid, however many trees name it
         level = list(dict.fromkeys(roots))
         while level:
             level = there([oid for oid in dict.fromkeys(level) if oid not in self._below])
             level = [child for oid, found in zip(level, self._read(level), strict=True) for child in self._take(oid, found)]
 
     def flaw(self, root: str) -> str:
-        """Returns what is wrong with a tree, or the first one below it that is not sound; "" where nothing is."""
+        """Describe the first flaw of a tree or of those below it; "" if there is none."""
         oid = self._counted(root)[2]
         return f"the tree {oid}: {self._flaws[oid]}" if oid else ""
 
     def is_beyond(self, root: str, limits: Paths) -> bool:
-        """Tells whether a tree has more paths, or deeper ones, than it may, each path counted as often as it is there."""
+        """Return whether a tree, repetitions counted, has too many or too deep paths."""
         paths, depth, _ = self._counted(root)
         return paths > limits.count or depth > limits.depth
 
@@ -144,7 +142,6 @@ class Census:
         return self._repository.cat_file.contents(level, _LARGEST)
 
     def _take(self, oid: str, found: tuple[str, str, bytes] | None) -> tuple[str, ...]:
-        """Notes what is wrong with a tree, and returns the trees that it names."""
         self._below[oid] = 0, ()
         if found is None or found[1] not in ("tree", "blob", "commit", "tag"):
             return ()
@@ -165,7 +162,7 @@ class Census:
         return children
 
     def _counted(self, root: str) -> tuple[int, int, str]:
-        """Returns paths, depth, and the first tree that is not sound, of a tree; without recursion, as it may be of any depth."""
+        # Iterative: a fetched tree may have any depth.
         waiting = [root]
         while waiting:
             oid = waiting[-1]
@@ -177,35 +174,34 @@ class Census:
             waiting.pop()
             if oid not in self._known:
                 below = [self._known[child] for child in children]
-                flawed = oid if oid in self._flaws else next((found for *_, found in below if found), "")
+                flawed = oid if oid in self._flaws else next((flawed_below for *_, flawed_below in below if flawed_below), "")
                 depth = max((depth for _, depth, _ in below), default=-1) + 1
                 self._known[oid] = count + sum(paths for paths, *_ in below), depth, flawed
         return self._known[root]
 
 
-# A place of its own for many new objects, which become packs: git writes one file for each otherwise, and flushes it.
+# A quarantine for many new objects, which become packs: git would write and flush a file for each.
 
 
+# The order in which the files of a pack are moved: git finds a pack by its .idx.
 _ENDINGS = (".pack", ".rev", ".idx")
-"""In the order in which the parts of a pack come to stand beside the others: by the last one git finds it."""
 
 
 class Quarantine:
-    """Keeps the new objects of some git commands apart, until `migrate`. A context manager: what was not migrated is gone at its end.
+    """A separate directory for the new objects of some git commands, until `migrate`.
 
-    Args:
-        repository: whose objects they become.
+    A context manager: at its end, objects that were not migrated are deleted.
 
     Attributes:
-        options: what the commands are given before their names.
-        environment: with which variables they run.
+        options: git options to pass before the command name.
+        environment: the variables to run the commands with.
     """
 
     def __init__(self, repository: Repository) -> None:
         self._repository = repository
         self._objects = os.path.join(repository.common_dir, "objects")
         self._path = repository.scratch("objects")
-        # Not even the packs: they are flushed when they are moved, the loose ones never need to be.
+        # Without fsync: packs are flushed when they are moved, loose objects need no flush.
         self.options = ("-c", "core.bigFileThreshold=1", "-c", "core.fsync=none")
         self.environment = {"GIT_OBJECT_DIRECTORY": self._path, "GIT_ALTERNATE_OBJECT_DIRECTORIES": _quoted(self._objects)}
 
@@ -214,17 +210,13 @@ class Quarantine:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        premises.discard(self._path)  # what stays is swept later
+        premises.discard(self._path)  # leftovers are swept later
 
     def migrate(self, deadline: float | None = None) -> None:
-        """Lets the objects become objects of the repository, in packs, flushed to the disk.
+        """Move the objects into the repository, in packs, flushed to disk.
 
         Args:
             deadline: when to give up, on the clock of `time.monotonic`.
-
-        Raises:
-            GitError: they could not be written; DeadlinePassed: it took too long.
-            CkptError: the disk reports an error.
         """
         pack = os.path.join(self._path, "pack")
         oids = [fan + name for fan in os.listdir(self._path) if len(fan) == 2 for name in os.listdir(os.path.join(self._path, fan))]
@@ -236,7 +228,7 @@ class Quarantine:
                 with open(os.path.join(pack, name), "rb") as file:
                     listed = self._repository.git.run("show-index", known, data=file.read(), deadline=deadline).out
                 oids += [line.split(b" ")[1].decode("ascii") for line in listed.splitlines()]
-            # Without a search for deltas, which would take longer than all else; a repack makes them.
+            # No search for deltas: it would dominate the time, and a later repack finds them.
             words = (*self.options, "pack-objects", "-q", "--window=0", os.path.join(self._path, "one"))
             data = "".join(f"{oid}\n" for oid in dict.fromkeys(oids)).encode("ascii")
             self._repository.git.run(*words, data=data, env=self.environment, deadline=deadline)
@@ -258,7 +250,7 @@ class Quarantine:
 
 
 def _quoted(path: str) -> str:
-    """Returns a path for a list with colons: in double quotes, as git reads it (Documentation/git.txt on alternate object directories)."""
+    """Quote a path for git's colon-separated lists (Documentation/git.txt)."""
     if ":" not in path and '"' not in path and path.isprintable():
         return path
     octal = "".join(chr(byte) if 32 <= byte < 127 and byte not in b'"\\' else f"\\{byte:03o}" for byte in os.fsencode(path))

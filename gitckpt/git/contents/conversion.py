@@ -1,8 +1,9 @@
-"""Which files git would not write again as they are: what it makes of their blobs is compared with what is on the disk.
+"""Find files that git would not write again as they are.
 
-A file that was looked at is not looked at again while its stat data, its blob and the rules stay: a derived file in the worktree's
-administrative directory knows. Where rules were others before, git may call a file unchanged that it would store otherwise: it goes by stat
-data. So from then on, what is new to that file is compared with its blob, even if nothing converts it now.
+What git makes of a blob is compared with the file. A cached verdict holds while the stat data, the
+blob and the rules stay the same. git itself goes by stat data: under new rules, it may call a file
+unchanged that it would now store differently. So once verdicts are cached, files without one are
+compared with their blobs even if nothing converts them any more.
 """
 
 from __future__ import annotations
@@ -27,44 +28,32 @@ if TYPE_CHECKING:
     from gitckpt.git.worktree.index import PrivateIndex
 
 
-# What was found of the files of a worktree when they were compared with what git makes of their blobs: a derived file beside its index.
+# Cached verdicts: a derived file in the administrative directory of a worktree.
 
 
 FILE = "ckpt-exact"
 
+# Verdicts: the file is what git would write; it is not, and is not kept; a required filter applies.
+# Any other verdict is the oid of the kept bytes.
 EXACT, INEXACT, REQUIRED = b"=", b"!", b"-"
-"""That a file is what git would write; that it is not, and is not kept; that nothing is to go around a filter. Else, an oid."""
 
 _FORM = b"gitckpt exact 1 "
 
 
 def verdict_mark(oid: str, status: os.stat_result) -> bytes:
-    """Returns what a verdict is about: a blob, and a file as it is.
-
-    Args:
-        oid: of the blob that stands for it.
-        status: its stat data.
-    """
+    """Return the blob's oid and the file's stat data, for which a verdict holds."""
     return b"%s %d %d" % (oid.encode(), status.st_ctime_ns, status.st_ino)
 
 
 def are_there(repository: Repository) -> bool:
-    """Tells whether anything was converted when a worktree was looked at before, and may be so still.
-
-    Args:
-        repository: seen from the worktree.
-    """
+    """Return whether files of a worktree were converted before, and may still be."""
     return os.path.exists(_path(repository))
 
 
 def load(repository: Repository) -> tuple[str, dict[bytes, bytes] | None]:
-    """Returns under which rules files were looked at the last time, and what was found: marks by path, each with the verdict.
+    """Return the recorded digest of the rules and the verdicts.
 
-    Args:
-        repository: seen from the worktree.
-
-    Returns:
-        The digest of the rules, and the verdicts; None where there is no such file.
+    Verdicts are marks (`verdict_mark`, verdict) by path; None if there is no file.
     """
     try:
         with open(_path(repository), "rb") as file:
@@ -73,20 +62,18 @@ def load(repository: Repository) -> tuple[str, dict[bytes, bytes] | None]:
         return "", None
     if not head.startswith(_FORM):
         return "", {}
-    found = {}
+    verdicts = {}
     for record in records:
         about, tab, path = record.partition(b"\t")
         if tab and about.count(b" ") == 3:
-            found[path] = about
-    return head.removeprefix(_FORM).decode("ascii", "replace"), found
+            verdicts[path] = about
+    return head.removeprefix(_FORM).decode("ascii", "replace"), verdicts
 
 
 def save(repository: Repository, key: str, known: dict[bytes, bytes]) -> None:
-    """Keeps what was found, where that is possible: without it, the next capture looks again.
+    """Record verdicts if possible: without them, the next capture compares again.
 
     Args:
-        repository: seen from the worktree.
-        key: the digest of the rules.
         known: marks by path, each with the verdict.
     """
     data = _FORM + key.encode() + b"".join(b"\0%s\t%s" % (about, path) for path, about in known.items())
@@ -95,7 +82,7 @@ def save(repository: Repository, key: str, known: dict[bytes, bytes]) -> None:
 
 
 def forget(repository: Repository) -> None:
-    """Removes the file: nothing is converted any more. Args: as `load`."""
+    """Remove the recorded verdicts: nothing is converted any more."""
     with contextlib.suppress(OSError):
         os.unlink(_path(repository))
 
@@ -104,74 +91,65 @@ def _path(repository: Repository) -> str:
     return os.path.join(repository.git_dir, FILE)
 
 
-# Which files git would not write again as they are: what it makes of their blobs is compared with what is on the disk.
+# The comparison.
 
 
 _NO_RULES = "none"
+# In nanoseconds: the coarsest time stamps of file systems. A file may change twice within one.
 _GRAIN = 2_000_000_000
-"""In nanoseconds: the coarsest time stamps of file systems. What changed within may change again under the same one."""
 
+# In bytes of files held in memory at once; a single larger file is held whole.
 _PORTION = 32 << 20
-"""So many bytes of files are held in memory at once; of a single file, as many as it has."""
 
+# From this many blobs on, they are written as a pack.
 _MANY = 500
-"""From so many blobs on, they go into a pack."""
 
 _FAILED = "external filter"
 
 
 @dataclass(slots=True)
 class Converted:
-    """What does not come back by itself. Paths are relative to the top."""
+    """Files that git would not write as they are. Paths are relative to the top."""
 
+    # Files that git would write differently, with the oids of their bytes.
     raw: dict[bytes, str] = field(default_factory=dict)
-    """Files that git would write otherwise than they are, with the oids of their bytes as they are."""
-
+    # Files that git would or may write differently, and whose bytes must not be kept.
     left: list[bytes] = field(default_factory=list)
-    """Files that git would, or may, write otherwise, and whose bytes are not to be kept."""
-
+    # Files with a required filter, which nothing may bypass.
     required: set[bytes] = field(default_factory=set)
-    """Files behind a filter that nothing is to go around."""
 
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """What is not to be kept."""
+    """What must not be kept."""
 
+    # In bytes; larger files are not kept. None sets no limit.
     most: int | None = None
-    """In bytes; larger files are not kept. None sets no limit."""
-
+    # Returns whether the bytes of a path must not be kept if a filter applies.
     refuses: Callable[[bytes], bool] = lambda _: False
-    """Tells whether the bytes of a path must not be kept where a filter applies, whatever they are."""
-
+    # Differs whenever these terms do.
     text: str = ""
-    """What differs whenever one of these does."""
-
+    # Paths that are kept in any case.
     regardless: Collection[bytes] = ()
-    """Paths that are kept all the same."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Candidate:
-    """A file that may come back otherwise."""
+    """A file that git may write differently."""
 
     path: bytes
     oid: str
-    """Of its blob."""
-
     data: bytes
     treatment: Treatment
     status: os.stat_result
 
 
 class Conversions:
-    """Looks for what does not come back by itself.
+    """A search for files that git would not write as they are.
 
     Args:
-        index: lists the files of the worktree, each with the blob that stands for it.
-        objects: into which bytes are written; None to write none.
-        rules: what decides about conversions; None where nothing is converted.
-        terms: what is not to be kept.
+        index: lists the files of the worktree with their blobs.
+        objects: where bytes are written; None to write none.
     """
 
     def __init__(
@@ -194,15 +172,7 @@ class Conversions:
         self._pending: dict[str, bytes] = {}
 
     def look(self, besides: Collection[bytes] = ()) -> Converted:
-        """Looks at all files.
-
-        Args:
-            besides: paths that are passed over.
-
-        Raises:
-            GitError: git cannot read the index, or write.
-            DeadlinePassed: it took longer than the index may.
-        """
+        """Look at all files except those in `besides`."""
         entries = list(_entries(self._index))
         key = self._key(entries)
         last_key, self._earlier = load(self._index.repository)
@@ -238,7 +208,7 @@ class Conversions:
         return self._rules.digest([*unread, self._terms.text.encode("utf-8", "surrogateescape")])
 
     def _holds(self, path: bytes, verdict: bytes) -> bool:
-        """Takes over what was found the last time; tells whether that still is so."""
+        """Reuse the last verdict on a file; return whether it still holds."""
         if verdict == INEXACT:
             if path in self._terms.regardless:
                 return False
@@ -252,7 +222,6 @@ class Conversions:
         return True
 
     def _judge(self, files: Sequence[tuple[bytes, str, os.stat_result]], fd: int) -> None:
-        """Looks at files of which nothing is known."""
         paths = [path for path, _, _ in files]
         treatments = attributes.treatments(self._index, self._rules.configured, paths) if self._rules is not None else {}
         held: list[_Candidate] = []
@@ -287,7 +256,6 @@ class Conversions:
         self._write(0)
 
     def _of_annex(self, files: Sequence[tuple[bytes, str, os.stat_result]], treatments: Mapping[bytes, Treatment]) -> Collection[bytes]:
-        """Returns those of some files whose content git-annex keeps."""
         of_annex = {path: (oid, status.st_size) for path, oid, status in files if treatments.get(path, attributes.UNTOUCHED).is_annex}
         if not of_annex:
             return ()
@@ -296,48 +264,47 @@ class Conversions:
         return annex.held(self._index.repository, of_annex)
 
     def _is_otherwise(self, oid: str, size: int, pieces: Iterable[bytes]) -> bool:
-        """Tells whether a file is not its blob, byte for byte; only where rules may have been others when git compared them."""
+        # Under other rules, git may have called the file unchanged: it goes by stat data.
         if self._earlier is None:
             return False
-        found = object_hash(self._format, b"blob %d\0" % size)
+        digest = object_hash(self._format, b"blob %d\0" % size)
         for piece in pieces:
-            found.update(piece)
-        return found.hexdigest() != oid
+            digest.update(piece)
+        return digest.hexdigest() != oid
 
     def _was_to_stay_out(self, path: bytes, oid: str, status: os.stat_result) -> bool:
-        """Tells whether a file that is as it was then was not to be kept under other rules: they kept something from everybody."""
         about, _, verdict = (self._earlier or {}).get(path, b"").rpartition(b" ")
+        # An unchanged file that other rules kept secret is not kept under the present ones either.
         if about != verdict_mark(oid, status) or path in self._terms.regardless:
             return False
         return verdict == REQUIRED or (verdict == INEXACT and self._terms.refuses(path))
 
     def _compare(self, held: Sequence[_Candidate], fd: int) -> None:
-        """Compares files with what git makes of their blobs."""
-        for driver in sorted({one.treatment.driver for one in held}):
-            some = [one for one in held if one.treatment.driver == driver]
-            for one, smudged in zip(
-                some, written_by_git(self._index, [(one.oid, one.path) for one in some], is_filtered=bool(driver)), strict=True
+        for driver in sorted({file.treatment.driver for file in held}):
+            group = [file for file in held if file.treatment.driver == driver]
+            for file, smudged in zip(
+                group, written_by_git(self._index, [(file.oid, file.path) for file in group], is_filtered=bool(driver)), strict=True
             ):
-                if smudged == one.data:
+                if smudged == file.data:
                     verdict = EXACT
-                elif not self._may_be_kept(one, smudged) or not self._is_of_blob(one, fd):
+                elif not self._may_be_kept(file, smudged) or not self._is_of_blob(file, fd):
                     verdict = INEXACT
                 else:
-                    oid = object_id("blob", one.data, self._format)
-                    self._found.raw[one.path] = oid
-                    self._pending[oid] = one.data
+                    oid = object_id("blob", file.data, self._format)
+                    self._found.raw[file.path] = oid
+                    self._pending[oid] = file.data
                     verdict = oid.encode()
-                self._settle(one.path, one.oid, one.status, verdict)
+                self._settle(file.path, file.oid, file.status, verdict)
         self._write(_PORTION)
 
     def _may_be_kept(self, one: _Candidate, smudged: bytes | None) -> bool:
-        """Tells whether nothing speaks against it: that a filter failed, or that it may leave out what nobody is to see."""
+        # Not if a filter failed, or may hide a secret.
         if one.path in self._terms.regardless:
             return True
         return smudged is not None and not (one.treatment.driver and self._terms.refuses(one.path))
 
     def _is_of_blob(self, one: _Candidate, fd: int) -> bool:
-        """Tells whether content belongs to the blob that stands for it: the file may have changed since that was made."""
+        # The file may have changed since its blob was made.
         if one.status.st_ctime_ns < self._index.opened:
             now = _status(one.path, fd)
             return now is not None and now.st_ctime_ns == one.status.st_ctime_ns and len(one.data) == one.status.st_size
@@ -346,14 +313,13 @@ class Conversions:
         return done.code == 0 and done.out.strip().decode("ascii") == one.oid
 
     def _settle(self, path: bytes, oid: str, status: os.stat_result, verdict: bytes) -> None:
-        """Takes note of what was found of a file; where it changed lately, and that depends on its content, only for this time."""
         if verdict == INEXACT:
             self._found.left.append(path)
+        # A file that changed lately may change again under the same time stamp.
         if verdict == REQUIRED or status.st_ctime_ns < time.time_ns() - _GRAIN:
             self._known[path] = b"%s %s" % (verdict_mark(oid, status), verdict)
 
     def _write(self, most: int) -> None:
-        """Writes the bytes that are to be kept, if they are more than `most`."""
         if not self._pending or sum(map(len, self._pending.values())) <= most:
             return
         items = [("blob", data) for data in self._pending.values()]
@@ -373,32 +339,27 @@ def written_by_git(
     is_filtered: bool,
     options: Sequence[str] = (),
 ) -> list[bytes | None]:
-    """Returns what git writes to the worktree for each of some blobs; None where it cannot.
+    """Return what git writes to the worktree for each blob; None if it cannot.
 
     Args:
-        index: of the worktree.
-        wanted: oids, each with the path at which it would be written.
-        is_filtered: whether a filter applies: where it fails, git goes on without it, and nothing is known of any of them.
-        options: for git, before its command.
-
-    Raises:
-        GitError: git cannot be run.
-        DeadlinePassed: it took longer than the index may.
+        wanted: oids, each with the path that attributes are read for.
+        is_filtered: whether a filter applies. If it fails, git goes on without it, and no output
+            can be trusted.
     """
     if not wanted:
         return []
-    mark = os.urandom(16).hex()  # the sizes that git prints are those of the blobs
-    plain = [(oid, path) for oid, path in wanted if not path.startswith((b" ", b"\t"))]  # git takes spaces there for its own
+    mark = os.urandom(16).hex()  # the sizes that git prints are those of the blobs, unfiltered
+    plain = [(oid, path) for oid, path in wanted if not path.startswith((b" ", b"\t"))]  # git would skip leading blanks
     data = b"".join(b"%s %s\0" % (oid.encode(), path) for oid, path in plain)
     words = [*options, "cat-file", "-z", "--filters", f"--batch={mark} %(objectname)"]
     done = index.run(*words, data=data, ok=(0, 128))
     parts = done.out.split(b"%s " % mark.encode())[1:]
     if is_filtered and _FAILED in done.complaint:
         return [None] * len(wanted)
-    found: dict[bytes, bytes | None] = {}
+    by_path: dict[bytes, bytes | None] = {}
     if done.code == 0 and len(parts) == len(plain):
-        found = {path: part.partition(b"\n")[2][:-1] for (_, path), part in zip(plain, parts, strict=True)}
-    return [found[path] if path in found else _one(index, oid, path, options) for oid, path in wanted]
+        by_path = {path: part.partition(b"\n")[2][:-1] for (_, path), part in zip(plain, parts, strict=True)}
+    return [by_path[path] if path in by_path else _one(index, oid, path, options) for oid, path in wanted]
 
 
 def _one(index: PrivateIndex, oid: str, path: bytes, options: Sequence[str]) -> bytes | None:
@@ -408,12 +369,10 @@ def _one(index: PrivateIndex, oid: str, path: bytes, options: Sequence[str]) -> 
 
 
 def _entries(index: PrivateIndex) -> Iterator[tuple[bytes, str]]:
-    """Returns the files of an index, without links and what is in conflict: path and oid."""
     return ((path, oid) for path, mode, oid, stage, _ in index.entries() if stage == 0 and mode in FILES)
 
 
 def _status(path: bytes, fd: int) -> os.stat_result | None:
-    """Returns the stat data of a file; None where there is none."""
     try:
         status = os.lstat(path, dir_fd=fd)
     except OSError:
@@ -422,7 +381,6 @@ def _status(path: bytes, fd: int) -> os.stat_result | None:
 
 
 def _pieces(path: bytes, fd: int) -> Iterable[bytes]:
-    """Yields the content of a file in pieces; nothing where it cannot be read."""
     try:
         with open(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=fd), "rb") as file:
             while piece := file.read(1 << 20):

@@ -1,7 +1,8 @@
-"""What git keeps of no worktree: empty directories, and modes that are narrower than the umask makes them.
+"""Keep what git does not track: empty directories and narrow modes.
 
-What is brought back may have been fetched: nothing is made or changed by way of a link, in `.git`, or in a repository inside, and modes
-only get narrower.
+A mode is narrow if it lacks permissions that the umask allows. A snapshot may have been fetched:
+restoring one follows no link, changes nothing in `.git` or in a
+nested repository, and only narrows modes.
 """
 
 from __future__ import annotations
@@ -20,11 +21,11 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from gitckpt.git.repository import Repository
 
+# The most directories, and the most modes, that a snapshot keeps.
 MOST = 10_000
-"""So many directories, and so many modes, are kept at most."""
 
+# The owner keeps these bits in any case: a directory without them cannot be used.
 _OWNER_OF_DIRECTORY, _OWNER_OF_FILE = 0o700, 0o400
-"""What an owner keeps in any case: nobody could go on in a directory without it."""
 
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
@@ -32,24 +33,24 @@ _UMASK = re.compile(rb"^Umask:\s*([0-7]+)$", re.MULTILINE)
 
 
 def umask() -> int:
-    """Returns the umask of this process; without changing it, where the system tells."""
+    """Return the umask of this process, if possible without changing it."""
     try:
         with open("/proc/self/status", "rb") as file:
-            found = _UMASK.search(file.read())
+            match = _UMASK.search(file.read())
     except OSError:
-        found = None
-    if found is not None:
-        return int(found[1], 8)
+        match = None
+    if match is not None:
+        return int(match[1], 8)
     current = os.umask(0o077)
     os.umask(current)
     return current
 
 
 def narrowed(mode: int, mask: int) -> int | None:
-    """Returns what a file or directory may, as far as the umask lets it; None where that is all that the umask lets it.
+    """Return the permissions within the umask; None if they are all that it allows.
 
     Args:
-        mode: as lstat(2) says it.
+        mode: `st_mode` of a file or directory.
         mask: the umask.
     """
     if stat.S_ISDIR(mode):
@@ -63,27 +64,22 @@ def narrowed(mode: int, mask: int) -> int | None:
 
 
 def narrowed_files(top: bytes, paths: Collection[bytes]) -> dict[bytes, int]:
-    """Returns the modes of those of some files that are narrower than usual.
-
-    Args:
-        top: of the worktree.
-        paths: relative to it.
-    """
-    found: dict[bytes, int] = {}
+    """Return the modes of files that are narrower than usual."""
+    modes: dict[bytes, int] = {}
     mask = umask() if paths else 0
     for path in paths:
         with contextlib.suppress(OSError):
             mode = narrowed(os.lstat(os.path.join(top, path)).st_mode, mask)
             if mode is not None:
-                found[path] = mode
-    return found
+                modes[path] = mode
+    return modes
 
 
 def narrowed_directories(modes: Mapping[bytes, int]) -> dict[bytes, int]:
-    """Returns the modes of those of some directories that are narrower than usual.
+    """Return the modes of directories that are narrower than usual.
 
     Args:
-        modes: by path, as lstat(2) says them.
+        modes: `st_mode` by path.
     """
     mask = umask() if modes else 0
     usual = 0o777 & ~mask
@@ -92,14 +88,14 @@ def narrowed_directories(modes: Mapping[bytes, int]) -> dict[bytes, int]:
 
 
 def empty(repository: Repository, top: bytes, candidates: Collection[bytes], files: str) -> list[bytes]:
-    """Returns those of some directories that are empty, and no place of a submodule. Without any, no git is asked.
+    """Return the candidates that are empty directories and no submodules.
 
-    A directory in which all is ignored, as caches are, does not count: what is in it is not captured either.
+    A directory with only ignored files, such as a cache, is not empty. Without a candidate, no git
+    process runs.
 
     Args:
-        top: of the worktree.
-        candidates: relative to it; the top itself, which is the empty path, does not count.
-        files: the tree of all files.
+        candidates: paths relative to it; the top itself (b"") does not count.
+        files: oid of the tree of all files.
     """
     known = {path for path in candidates if path and _is_empty(os.path.join(top, path))}
     if known:
@@ -115,14 +111,14 @@ def _is_empty(path: bytes) -> bool:
 
 
 def is_plain(path: bytes) -> bool:
-    """Tells whether a path stays in the worktree, and out of `.git` in any spelling that a file system may take for it."""
+    """Return whether a path stays in the worktree and out of `.git`, however spelled."""
     parts = path.split(b"/")
     plain = [re.sub(rb"[^!-~]", b"", part).lower().rstrip(b".") for part in parts]
     return not {b"", b".", b".."} & set(parts) and not {b".git", b"git~1"} & set(plain) and b"\0" not in path
 
 
 def require_plain(directories: Collection[bytes], modes: Collection[bytes]) -> None:
-    """Raises `WorktreeError` if what a snapshot says of directories and modes is not to be trusted."""
+    """Raise `WorktreeError` if directories or modes of a snapshot are not trustworthy."""
     if len(directories) > MOST or len(modes) > MOST:
         raise WorktreeError("the snapshot is not to be trusted: it has too many directories or modes", hint="look at it: git fsck")
     for path in [*directories, *modes]:
@@ -131,24 +127,27 @@ def require_plain(directories: Collection[bytes], modes: Collection[bytes]) -> N
 
 
 def missing(top: str, directories: Collection[bytes]) -> list[bytes]:
-    """Returns the directories of a snapshot that are not there."""
+    """Return the directories of a snapshot that do not exist."""
     whole = os.fsencode(top)
     return [path for path in directories if not os.path.isdir(os.path.join(whole, path))]
 
 
 def wider(top: str, modes: Mapping[bytes, int]) -> dict[bytes, int]:
-    """Returns which files and directories may more than a snapshot says, with what they may now."""
-    found = {}
+    """Return files and directories with more permissions than recorded; modes by path."""
+    by_path = {}
     for path, mode in modes.items():
         with contextlib.suppress(OSError):
             status = os.lstat(os.path.join(os.fsencode(top), path))
             if not stat.S_ISLNK(status.st_mode) and status.st_mode & 0o777 & ~_kept(status.st_mode, mode):
-                found[path] = status.st_mode & 0o777
-    return found
+                by_path[path] = status.st_mode & 0o777
+    return by_path
 
 
 def unmet(top: str, directories: Collection[bytes], modes: Mapping[bytes, int]) -> list[bytes]:
-    """Returns what `bring_back` has left otherwise: directories that are not there, with a slash, and what may more than it is to."""
+    """Return what `bring_back` could not restore.
+
+    These are missing directories (with a slash at the end) and paths with too many permissions.
+    """
     return [path + b"/" for path in missing(top, directories)] + [path for path in sorted(wider(top, modes)) if _is_ours(top, path)]
 
 
@@ -161,16 +160,7 @@ def _is_ours(top: str, path: bytes) -> bool:
 
 
 def bring_back(top: str, directories: Collection[bytes], modes: Mapping[bytes, int]) -> None:
-    """Makes directories, with those above them, and narrows modes, where there is what they belong to.
-
-    Args:
-        top: of the worktree.
-        directories: relative to it.
-        modes: of files and directories, by path.
-
-    Raises:
-        WorktreeError: a path is not to be trusted, or the system refuses.
-    """
+    """Make directories with their parents, and narrow the modes of existing paths."""
     require_plain(directories, modes)
     make(top, directories)
     for path, mode in sorted(modes.items(), reverse=True):
@@ -178,15 +168,7 @@ def bring_back(top: str, directories: Collection[bytes], modes: Mapping[bytes, i
 
 
 def make(top: str, directories: Collection[bytes]) -> None:
-    """Makes directories that are not there, with those above them; no link is followed on the way.
-
-    Args:
-        top: of the worktree.
-        directories: relative to it.
-
-    Raises:
-        WorktreeError: the system refuses.
-    """
+    """Make missing directories with their parents, without following links."""
     for path in sorted(directories):
         try:
             with _opened(top, path.split(b"/"), make=True):
@@ -197,11 +179,10 @@ def make(top: str, directories: Collection[bytes]) -> None:
 
 
 def widen(top: str, modes: Mapping[bytes, int]) -> None:
-    """Takes back that modes were narrowed, as far as the umask lets it.
+    """Undo the narrowing of modes, as far as the umask allows.
 
     Args:
-        top: of the worktree.
-        modes: what files and directories may have again, by path.
+        modes: the modes to restore, by path.
     """
     mask = umask()
     for path, mode in modes.items():
@@ -210,12 +191,7 @@ def widen(top: str, modes: Mapping[bytes, int]) -> None:
 
 
 def remove_empty(top: str, directories: Collection[bytes]) -> None:
-    """Removes those of some directories that are empty.
-
-    Args:
-        top: of the worktree.
-        directories: relative to it; not those above them.
-    """
+    """Remove the directories that are empty, but not their parents."""
     for path in sorted(filter(is_plain, directories), reverse=True):
         *above, name = path.split(b"/")
         with contextlib.suppress(OSError), _opened(top, above) as fd:
@@ -223,7 +199,7 @@ def remove_empty(top: str, directories: Collection[bytes]) -> None:
 
 
 def with_above(paths: Collection[bytes]) -> set[bytes]:
-    """Returns some directories with all that are above them, without the top."""
+    """Return directories with all their parents, without the top."""
     found: set[bytes] = set()
     for path in paths:
         above = path
@@ -247,7 +223,7 @@ def _widen(mode: int, now: int) -> int:
 
 @contextlib.contextmanager
 def _opened(top: str, parts: list[bytes], *, make: bool = False) -> Iterator[int]:
-    """Yields a descriptor of a directory, which is reached by way of no link and through no other repository."""
+    """Open a directory without following links or entering another repository."""
     fd = os.open(top, _DIRECTORY & ~os.O_NOFOLLOW)
     try:
         for part in parts:

@@ -1,4 +1,4 @@
-"""Files that are written into a worktree byte for byte, past git's conversions, and compared so."""
+"""Write worktree files byte for byte, without git's conversions, and compare them."""
 
 from __future__ import annotations
 
@@ -17,35 +17,25 @@ _BELOW = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 def bring_back(repository: Repository, raw: Mapping[bytes, str]) -> None:
-    """Gives files their bytes, where there are files, and theirs are others.
-
-    Args:
-        repository: seen from the worktree.
-        raw: oids by path.
-
-    Raises:
-        WorktreeError: an object is missing, or a file cannot be written.
-    """
+    """Restore the bytes of existing files that differ from their blobs."""
     wanted = sorted(differing(repository, raw))
-    for at in range(0, len(wanted), _AT_ONCE):
-        some = wanted[at : at + _AT_ONCE]
-        for path, found in zip(some, repository.cat_file.contents([raw[path] for path in some]), strict=True):
-            if found is None or found[1] != "blob":
+    for start in range(0, len(wanted), _AT_ONCE):
+        paths = wanted[start : start + _AT_ONCE]
+        for path, blob in zip(paths, repository.cat_file.contents([raw[path] for path in paths]), strict=True):
+            if blob is None or blob[1] != "blob":
                 hint = "see what is wrong: git ckpt verify"
                 raise WorktreeError(f"{raw[path]} is missing, the content of {os.fsdecode(path)}", hint=hint)
-            put(repository, path, found[2])
+            put(repository, path, blob[2])
 
 
 def refresh(index: PrivateIndex, paths: Collection[bytes]) -> None:
-    """Lets an index take note of files that were written past git, which calls a file changed whose size is not the one it knows.
+    """Update the index entries of files that were written without git.
 
-    Args:
-        index: has entries for them; flagged ones stay as they are.
-        paths: relative to the top.
+    git calls a file changed if its size is not the recorded one. Flagged entries stay as they are.
     """
     if not paths:
         return
-    empty = object_id("blob", b"", index.repository.object_format)  # that is what entries added in intent only have
+    empty = object_id("blob", b"", index.repository.object_format)  # the oid of entries added with --intent-to-add
     lines = []
     for path, mode, oid, stage, tag in index.entries():
         if path in paths and (tag, stage) == (b"H", 0) and oid != empty:
@@ -55,23 +45,13 @@ def refresh(index: PrivateIndex, paths: Collection[bytes]) -> None:
 
 
 def differing(repository: Repository, raw: Mapping[bytes, str]) -> list[bytes]:
-    """Returns the paths at which there is a file whose bytes are others.
-
-    Args:
-        repository: seen from the worktree.
-        raw: oids by path.
-    """
-    found = zip(raw, bytes_of(repository, raw), strict=True)
-    return [path for path, data in found if data is not None and object_id("blob", data, repository.object_format) != raw[path]]
+    """Return the paths of existing files whose bytes differ from their blobs."""
+    contents = zip(raw, bytes_of(repository, raw), strict=True)
+    return [path for path, data in contents if data is not None and object_id("blob", data, repository.object_format) != raw[path]]
 
 
 def bytes_of(repository: Repository, paths: Iterable[bytes]) -> Iterator[bytes | None]:
-    """Yields the content of files as it is on the disk; None where there is no file that can be read, and not by way of a link.
-
-    Args:
-        repository: seen from the worktree.
-        paths: relative to its top.
-    """
+    """Yield the content of files, without following links; None if one is unreadable."""
     for path in paths:
         data = None
         with contextlib.suppress(OSError), directory_of(repository, path) as (fd, name):
@@ -82,18 +62,10 @@ def bytes_of(repository: Repository, paths: Iterable[bytes]) -> Iterator[bytes |
 
 
 def put(repository: Repository, path: bytes, data: bytes) -> bool:
-    """Writes a file in the place of one, as git does: as a new one, so that hard links keep what they have. Its mode stays.
+    """Replace a file, keeping its mode; return whether there was a regular file.
 
-    Args:
-        repository: seen from the worktree.
-        path: relative to its top.
-        data: what it shall hold.
-
-    Returns:
-        Whether there was a file to be replaced; links are none, and none is followed.
-
-    Raises:
-        WorktreeError: it cannot be written.
+    As with git, a new file is made, so that hard links to the old one keep their content. No link
+    is followed.
     """
     try:
         with directory_of(repository, path) as (fd, name):
@@ -114,14 +86,11 @@ def put(repository: Repository, path: bytes, data: bytes) -> bool:
 
 @contextlib.contextmanager
 def directory_of(repository: Repository, path: bytes) -> Iterator[tuple[int, bytes]]:
-    """Yields a descriptor of the directory that a path is in, and its name there; no link is followed on the way.
-
-    Args:
-        repository: seen from the worktree.
-        path: relative to its top.
+    """Yield a descriptor of the directory of a path, and the file name.
 
     Raises:
-        OSError: there is no such directory, or a link on the way; `FileNotFoundError` as well where the path leads out of the worktree.
+        OSError: there is no such directory, or a link on the way; also if the path leads out of
+            the worktree (`FileNotFoundError`).
     """
     *above, name = path.split(b"/")
     if {b"", b".", b".."} & {*above, name}:
@@ -129,9 +98,9 @@ def directory_of(repository: Repository, path: bytes) -> Iterator[tuple[int, byt
     fd = os.open(repository.worktree or ".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         for part in above:
-            inner = os.open(part, _BELOW, dir_fd=fd)
+            child = os.open(part, _BELOW, dir_fd=fd)
             os.close(fd)
-            fd = inner
+            fd = child
         yield fd, name
     finally:
         os.close(fd)

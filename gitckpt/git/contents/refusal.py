@@ -1,4 +1,4 @@
-"""What git says of a file that it cannot read into an index, or whose object it cannot write."""
+"""Interpret what git reports about files that it cannot read or store."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ _MISENCODED = re.compile(
 )
 
 _INSERTING = "failed to insert into database"
+# git prints this, too, if it could not read the file itself, or not all of it.
 _INDEXING = "while indexing"
-"""What git says besides where it could not read the file itself, or not all of it."""
 
 _STORING = (_INSERTING, "temporary file", "unable to write file")
 _NOT_STARTED = ("the remote end hung up", "initialization for subprocess", "cannot fork to run subprocess")
@@ -36,13 +36,13 @@ _READ = ("update-index", "--add", "--remove", "--replace", "--ignore-skip-worktr
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """A file that git has not read; the index has of it what it had.
+    """A file that git did not read; its index entry is unchanged.
 
     Attributes:
-        path: from the top of the worktree.
-        cause: what git said.
-        driver: the required filter that failed; "" where none did.
-        is_name: whether git does not take its name, whatever is in it.
+        path: relative to the top of the worktree.
+        cause: git's message.
+        driver: the required filter that failed; "" for none.
+        is_name: whether git rejects the name, whatever the content.
     """
 
     path: bytes
@@ -53,11 +53,11 @@ class Refused:
 
 @dataclass(slots=True)
 class Read:
-    """What became of files that were to be read into an index.
+    """The result of reading files into an index.
 
     Attributes:
-        converted: those of which git warned that their line ends come back otherwise.
-        refused: those that it has not read.
+        converted: files for which git warned that line ends will change.
+        refused: files that git did not read.
     """
 
     converted: list[bytes] = field(default_factory=list)
@@ -65,34 +65,26 @@ class Read:
 
 
 def read_in(index: PrivateIndex, paths: list[bytes], settings: Sequence[str], env: Mapping[str, str] | None) -> Read:
-    """Reads files into an index, and takes out those that are not there. Of files that change all the while, a few are read at a time.
+    """Read files into an index, and remove the entries of missing ones.
 
-    Args:
-        index: private.
-        paths: of the files, from the top of the worktree.
-        settings: options of git itself.
-        env: more variables.
-
-    Raises:
-        GitError: git cannot store what it has read.
-        WorktreeError: a file changes each time that it is read, alone, too.
+    If files keep changing, they are read in ever smaller parts.
     """
-    found, parts = Read(), [paths]
+    result, parts = Read(), [paths]
     disabled: set[str] = set()
     is_refreshed = False
     while parts:
         part = parts.pop()
-        # Whatever the user says of line ends that change: what is to be saved is to be saved.
+        # With core.safecrlf=true, git would refuse files whose line ends change.
         words = (*settings, *without_processes(disabled), "-c", "core.safecrlf=warn", *_READ)
         try:
-            said = index.run(*words, data=b"".join(path + b"\0" for path in part), env=env)
+            output = index.run(*words, data=b"".join(path + b"\0" for path in part), env=env)
         except GitError as error:
             if met_change(error):
                 index.unlock()
                 if len(part) == 1:
                     raise WorktreeError(f"{os.fsdecode(part[0])} changes each time that it is read", hint=_STILL) from None
                 size = -(-len(part) // _PARTS)
-                parts += [part[at : at + size] for at in range(0, len(part), size)]
+                parts += [part[start : start + size] for start in range(0, len(part), size)]
                 continue
             refused = refused_path(error, part)
             if refused is None and has_hung_up(error):
@@ -102,23 +94,23 @@ def read_in(index: PrivateIndex, paths: list[bytes], settings: Sequence[str], en
                     parts.append(part)
                     continue
             if refused is None and not is_refreshed and failing_filters(index.repository, error):
-                index.look_at_young()  # git has met another file behind that filter
+                index.look_at_young()  # git has run the filter on another file
                 is_refreshed = True
                 parts.append(part)
                 continue
+            # A full disk is no reason to leave a file out.
             if refused is None or is_unstorable(error):
                 raise
-            found.refused.append(Refused(refused, cause(error), _failed_filter(error.stderr)))
+            result.refused.append(Refused(refused, cause(error), _failed_filter(error.stderr)))
             parts.append([path for path in part if path != refused])
         else:
-            found.converted += converted(said.complaint, part)
-            misnamed = passed_over(said.complaint, part)
-            found.refused += [Refused(path, "git does not take this name", is_name=True) for path in misnamed]
-    return found
+            result.converted += converted(output.complaint, part)
+            misnamed = passed_over(output.complaint, part)
+            result.refused += [Refused(path, "git does not take this name", is_name=True) for path in misnamed]
+    return result
 
 
 def _failed_filter(complaint: str) -> str:
-    """Return the required filter that git could not run on a file; "" where none failed."""
     for line in complaint.splitlines():
         if line.startswith("fatal: ") and line.endswith("' failed") and _FILTERED in line:
             return line.rpartition(_FILTERED)[2].removesuffix("' failed")
@@ -126,12 +118,11 @@ def _failed_filter(complaint: str) -> str:
 
 
 def without_processes(drivers: Iterable[str]) -> list[str]:
-    """Return options with which git starts no process for some filters."""
+    """Return git options that start no process for these filters."""
     return [word for name in sorted(drivers) for word in ("-c", f"filter.{name}.process=")]
 
 
 def _not_starting(index: PrivateIndex, paths: Sequence[bytes]) -> set[str]:
-    """Return the process filters of some files that do not start."""
     words = index.git("check-attr", "-z", "--stdin", "filter", data=b"".join(path + b"\0" for path in paths)).split(b"\0")
     drivers = {os.fsdecode(name): path for path, name in zip(words[::3], words[2::3], strict=False)}
     broken = set()
@@ -143,52 +134,50 @@ def _not_starting(index: PrivateIndex, paths: Sequence[bytes]) -> set[str]:
 
 
 def filter_works(index: PrivateIndex, path: bytes, oid: str) -> bool:
-    """Tell whether the filter of a file takes what git stores of it.
+    """Return whether the clean filter of a file accepts the file's blob.
 
-    A filter that is not installed, or has no key, takes nothing.
+    A filter that is not installed or lacks its key accepts nothing.
 
     Args:
-        index: of the worktree.
-        path: of the file.
-        oid: of its blob; not the empty one, which git hands to no filter.
+        oid: of a blob that is not empty: git runs no filter on an empty one.
     """
-    (found,) = index.repository.cat_file.contents([oid])
-    if found is None or not found[2]:
+    (blob,) = index.repository.cat_file.contents([oid])
+    if blob is None or not blob[2]:
         return False
-    done = index.run("hash-object", "--stdin", f"--path={os.fsdecode(path)}", data=found[2], ok=(0, 1, 128))
+    done = index.run("hash-object", "--stdin", f"--path={os.fsdecode(path)}", data=blob[2], ok=(0, 1, 128))
     return done.code == 0
 
 
 def refused_path(error: GitError, paths: Iterable[bytes]) -> bytes | None:
-    """Returns the path that git gave up at; None where it failed for another reason."""
-    said = {*_REFUSED.findall(error.stderr), *_MISENCODED.findall(error.stderr)}
-    said |= {name.partition(_FILTERED)[0] for name in said if name.endswith("' failed")}
-    return next((path for path in paths if path.decode("utf-8", "replace") in said), None)
+    """Return the path at which git gave up; None if it failed for another reason."""
+    names = {*_REFUSED.findall(error.stderr), *_MISENCODED.findall(error.stderr)}
+    names |= {name.partition(_FILTERED)[0] for name in names if name.endswith("' failed")}
+    return next((path for path in paths if path.decode("utf-8", "replace") in names), None)
 
 
 def is_unstorable(error: GitError) -> bool:
-    """Tells whether git has read a file, and could not write its object: a full disk is no reason to leave the file out."""
+    """Return whether git read a file but could not write its object."""
     return _INSERTING in error.stderr and _INDEXING not in error.stderr
 
 
 def was_pruned(error: GitError) -> bool:
-    """Tells whether git failed because a `git prune` deleted what it was writing to."""
+    """Return whether git failed because `git prune` deleted what it was writing to."""
     return "No such file or directory" in error.stderr and any(words in error.stderr for words in _STORING)
 
 
 def cause(error: GitError) -> str:
-    """Returns what git said first."""
+    """Return git's first message."""
     lines = [line.strip() for line in error.stderr.splitlines() if line.strip() and not line.startswith("hint:")]
     return lines[0].removeprefix("error: ").removeprefix("fatal: ") if lines else "it gave no reason"
 
 
 def converted(said: str, paths: Sequence[bytes]) -> list[bytes]:
-    """Returns the paths of which git warned that their line ends come back otherwise, as it does where `core.safecrlf` is `warn`."""
+    """Return the paths that git warned about for changed line ends (`core.safecrlf`)."""
     return _named(_CONVERTED, said, paths)
 
 
 def passed_over(said: str, paths: Sequence[bytes]) -> list[bytes]:
-    """Returns the paths that `git update-index` left out, as their names might stand for `.git` somewhere; that is no failure to it."""
+    """Return the paths that `git update-index` ignored, as their names are unsafe."""
     return _named(_PASSED_OVER, said, paths)
 
 

@@ -1,7 +1,7 @@
-"""Files that are there as git stores them, because a filter that is required could not make of them what they should be.
+"""Track files that are there as git stores them because a required filter failed.
 
-Which they are stands in the worktree's administrative directory, as nothing else tells them from files that a person has changed. What it
-says counts of a file only while that has these very bytes.
+A record in the administrative directory names them: nothing else tells them from files that a user
+changed. An entry counts only while the file has the bytes of its blob.
 """
 
 from __future__ import annotations
@@ -26,86 +26,76 @@ if TYPE_CHECKING:
 
 FILE = "ckpt-unfiltered"
 
+# The oid of the blob whose bytes the file has, and the filter that failed, by path.
 HeldBack = dict[bytes, tuple[str, str]]
-"""For each path, the oid of the blob whose bytes it has, and the filter that failed."""
 
 _FAILED = re.compile(r"^fatal: (?=.* failed$)(.*): smudge filter (.*) failed$", re.MULTILINE)
+# Lets the filter of LFS go on after a missing content; other filters must be started again.
 _LENIENT = ("-c", "lfs.skipDownloadErrors=true")
-"""Then the filter of LFS goes on after the first file whose content is nowhere; others have to be started again."""
 
+# After this many failures in a row, the filter, which may be slow, is not run any more.
 _ENOUGH = 20
-"""After so many failures in a row, nothing more is asked of a filter that may take its time."""
 
+# In bytes: git, too, holds in memory what it gives to a filter.
 _LARGEST = 512 << 20
-"""In bytes: git itself has to hold in memory what it gives to a filter."""
 
+# In nanoseconds: git runs the filter again on a file that is as young as the index.
 _PAST = 10_000_000_000
-"""In nanoseconds: git asks the filter again of a file that is as young as the index."""
 
 
 def failing(repository: Repository, error: GitError) -> set[str]:
-    """Return the filters by which git may have failed to write files.
+    """Return the filters whose failure may have stopped git from writing files.
 
-    git also looks at other files, if they are as young as the index.
+    git also reads other files if they are as young as the index.
     """
-    found = _FAILED.search(error.stderr)
-    return {found[2]} if found else failing_filters(repository, error)
+    match = _FAILED.search(error.stderr)
+    return {match[2]} if match else failing_filters(repository, error)
 
 
 def behind(repository: Repository, oids: Mapping[bytes, str], names: Collection[str]) -> HeldBack:
-    """Returns those of some files to which one of some filters applies.
-
-    Args:
-        repository: seen from the worktree.
-        oids: of the blobs that stand for them, by path.
-        names: of the filters.
-    """
+    """Return the files of `oids` (by path) to which one of the filters applies."""
     if not oids or not names:
         return {}
-    said = repository.git.run("check-attr", "-z", "--stdin", "filter", data=b"".join(path + b"\0" for path in oids)).out.split(b"\0")
-    drivers = {path: driver.decode("utf-8", "surrogateescape") for path, driver in zip(said[::3], said[2::3], strict=False)}
+    fields = repository.git.run("check-attr", "-z", "--stdin", "filter", data=b"".join(path + b"\0" for path in oids)).out.split(b"\0")
+    drivers = {path: driver.decode("utf-8", "surrogateescape") for path, driver in zip(fields[::3], fields[2::3], strict=False)}
     return {path: (oid, drivers[path]) for path, oid in oids.items() if drivers.get(path) in names}
 
 
 def held(repository: Repository) -> HeldBack:
-    """Returns the files of a worktree that are there as git stores them."""
+    """Return the files of a worktree that are there as git stores them."""
     known = _load(repository)
     return still(repository, known) if known else {}
 
 
 def still(repository: Repository, files: HeldBack) -> HeldBack:
-    """Returns those of some files that have the bytes which git stores of them; not empty ones, of which filters make nothing else."""
+    """Return the non-empty files whose bytes are those of their blobs."""
     top = os.fsencode(repository.worktree or "")
     return {path: each for path, each in files.items() if _has(os.path.join(top, path), each[0], repository.object_format)}
 
 
 def note(repository: Repository, files: HeldBack) -> None:
-    """Notes which files of a worktree are there as git stores them, or may be: instead of all that was noted before."""
+    """Replace the record of files that are, or may be, there as git stores them."""
     path = os.path.join(repository.git_dir, FILE)
     if not files:
         if os.path.lexists(path):
             os.unlink(path)
         return
-    said = [[os.fsdecode(name), oid, driver] for name, (oid, driver) in sorted(files.items())]
+    records = [[os.fsdecode(name), oid, driver] for name, (oid, driver) in sorted(files.items())]
     import json  # for the few repositories in which a filter fails
 
-    atomic.write_own(path, json.dumps(said).encode(), flushed=True)
+    atomic.write_own(path, json.dumps(records).encode(), flushed=True)
 
 
 def forget(repository: Repository, paths: Collection[bytes]) -> None:
-    """Notes of some files that they are there as they shall be."""
+    """Remove files from the record."""
     known = _load(repository)
-    left = {path: each for path, each in known.items() if path not in paths}
-    if len(left) < len(known):
-        note(repository, left)
+    remaining = {path: each for path, each in known.items() if path not in paths}
+    if len(remaining) < len(known):
+        note(repository, remaining)
 
 
 def accept(index: PrivateIndex, files: HeldBack) -> None:
-    """Lets an index have files that are there as git stores them, without the filter, which would make something else of their bytes.
-
-    Args:
-        files: those.
-    """
+    """Add files to an index with the bytes they have, with their filters off."""
     if files:
         drivers = {driver for _, driver in files.values()}
         data = b"".join(path + b"\0" for path in files)
@@ -113,7 +103,6 @@ def accept(index: PrivateIndex, files: HeldBack) -> None:
 
 
 def _age(repository: Repository, paths: Iterable[bytes]) -> None:
-    """Makes files older than the index, by whose time stamp git would ask the filter again."""
     top = os.fsencode(repository.worktree or "")
     for path in paths:
         whole = os.path.join(top, path)
@@ -122,17 +111,15 @@ def _age(repository: Repository, paths: Iterable[bytes]) -> None:
 
 
 def complete(repository: Repository, files: HeldBack) -> HeldBack:
-    """Writes files again that are there as git stores them: beside them first, so that they stay as they are where the filter fails.
+    """Write files again that are there as git stores them.
+
+    They are first written to a scratch directory, and stay as they are if the filter fails.
 
     Args:
-        repository: seen from the worktree.
-        files: some of what `held` returned; in the end, what was noted of these counts no longer, or again.
+        files: some of those that `held` returned; the record is updated.
 
     Returns:
-        Those that the filters still fail at.
-
-    Raises:
-        GitError: git cannot write one for another reason.
+        The files at which the filters still fail.
     """
     if not files:
         return {}
@@ -163,7 +150,7 @@ def complete(repository: Repository, files: HeldBack) -> HeldBack:
 
 
 def complete_in_place(repository: Repository) -> list[bytes]:
-    """Writes all files of a worktree again that are there as git stores them, and has its index know; returns those that stay so.
+    """Complete all recorded files and update the index; return those that still fail.
 
     Raises:
         GitError: git cannot write one for another reason than its filter.
@@ -174,7 +161,7 @@ def complete_in_place(repository: Repository) -> list[bytes]:
 
 
 def completed(repository: Repository, files: HeldBack) -> list[bytes]:
-    """Writes some of these files again, as `complete_in_place` does all."""
+    """Complete some files as `complete_in_place` does all."""
     left = complete(repository, files)
     if len(left) < len(files):
         with PrivateIndex(repository) as index:
@@ -184,9 +171,9 @@ def completed(repository: Repository, files: HeldBack) -> list[bytes]:
 
 
 def _write_beside(index: PrivateIndex, directory: bytes, paths: list[bytes]) -> tuple[set[bytes], bool]:
-    """Lets git write files below a directory.
+    """Let git write files below a directory.
 
-    Returns those at which a filter fails, where git stops; and whether it has complained of others that are there as git stores them.
+    Return the files at which a filter failed, and whether git complained about others.
     """
     failed: set[bytes] = set()
     in_a_row = 0
@@ -198,8 +185,8 @@ def _write_beside(index: PrivateIndex, directory: bytes, paths: list[bytes]) -> 
         except GitError as error:
             if has_hung_up(error):
                 return failed.union(paths), False
-            found = _FAILED.search(error.stderr)
-            at = next((at for at, path in enumerate(paths) if found and path.decode("utf-8", "replace") == found[1]), None)
+            match = _FAILED.search(error.stderr)
+            at = next((at for at, path in enumerate(paths) if match and path.decode("utf-8", "replace") == match[1]), None)
             if at is None:
                 raise
         failed.add(paths[at])
@@ -212,7 +199,7 @@ def _write_beside(index: PrivateIndex, directory: bytes, paths: list[bytes]) -> 
 
 
 def move(source: bytes, target: bytes) -> None:
-    """Moves a file, also to another file system."""
+    """Move a file, also to another file system."""
     try:
         os.replace(source, target)
     except OSError:  # another file system
@@ -227,19 +214,15 @@ def write(
     attempt: Callable[[list[str]], object],
     again: Callable[[], object] = lambda: None,
 ) -> tuple[HeldBack, HeldBack]:
-    """Lets git write files, and those as it stores them at which a filter fails that is required.
+    """Let git write files; if a required filter fails, write them as git stores them.
 
     Args:
-        repository: seen from the worktree.
-        wanted: returns what is to be written: oids by path; called only where a filter fails.
-        attempt: writes the files; is given options for git.
+        wanted: returns the files to write, oids by path; called only if a filter fails.
+        attempt: writes the files with the given git options.
         again: called before a further attempt: git stops at the first file.
 
     Returns:
-        What was written as git stores it, and what was left so, which is noted: both for `settle`.
-
-    Raises:
-        GitError: git fails for another reason.
+        The files that were written as stored, and those that stay so (recorded); both for `settle`.
     """
     names: set[str] = set()
     while True:
@@ -252,7 +235,7 @@ def write(
                 raise
             names |= more
             again()
-            note(repository, _load(repository) | behind(repository, wanted(), names))  # a kill may come while they are written
+            note(repository, _load(repository) | behind(repository, wanted(), names))  # before the attempt: it may be killed
     if not names:
         return {}, {}
     written = still(repository, behind(repository, wanted(), names))
@@ -263,29 +246,26 @@ def write(
 
 
 def settle(index: PrivateIndex, written: HeldBack, left: HeldBack) -> None:
-    """Lets an index agree with files that were written as git stores them, and then again.
+    """Update an index for files that `write` wrote as stored and then completed.
 
     Args:
-        index: of the worktree; where it has other blobs of these files by now, it keeps them.
-        written: those files.
+        index: the index of the worktree; entries that have other blobs by now stay.
+        written: the files that were written as stored.
         left: those of them at which the filter failed again.
-
-    Raises:
-        GitError: git cannot read one.
     """
     staged = {path: oid for path, _, oid, stage, _ in index.entries() if stage == 0}
     same = {path: each for path, each in written.items() if staged.get(path) == each[0]}
     done = b"".join(path + b"\0" for path in same if path not in left)
-    if done:  # a refresh would believe their sizes
+    if done:  # a refresh would trust the recorded sizes
         index.git("update-index", "-z", "--stdin", data=done)
     accept(index, {path: each for path, each in same.items() if path in left})
 
 
 def failure(paths: Collection[bytes], again: str) -> WorktreeError:
-    """Returns the error for files that are there as git stores them.
+    """Return the error for files that are there only as git stores them.
 
     Args:
-        paths: of the files; one at least.
+        paths: at least one.
         again: the command that completes them.
     """
     names = first_of([path.decode("utf-8", "replace") for path in paths])
@@ -307,7 +287,6 @@ def _load(repository: Repository) -> HeldBack:
 
 
 def _has(path: bytes, oid: str, object_format: str) -> bool:
-    """Tells whether a file has the bytes of a blob."""
     try:
         status = os.lstat(path)
         if not stat.S_ISREG(status.st_mode) or not status.st_size:

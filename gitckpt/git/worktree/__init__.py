@@ -1,4 +1,4 @@
-"""A worktree as git knows it: index, sparse settings, an operation in progress, submodules, what is ignored, where git keeps all that.
+"""Read and write a worktree's git state: index, operation in progress, submodules.
 
 Doors: all.
 """

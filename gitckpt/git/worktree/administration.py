@@ -1,10 +1,11 @@
-"""What git keeps of linked worktrees (gitrepository-layout(5), `worktrees`), and where the main one is.
+"""Read and change the administrative directories of linked worktrees.
 
-Directories of worktrees get moved or deleted by hand, and what git keeps of them gets pruned. Only `call`, and whoever holds
-`turn`, changes any of it.
+These directories (gitrepository-layout(5), `worktrees`) outlive worktrees that are moved or deleted
+by hand. Only `call` and code that holds `turn` change them.
 
-git takes no lock for it: a command that looks at all worktrees dies of one that another process has half made or half removed ("failed to
-read …/commondir: Success", "Invalid path …"), which is every tenth time that eight runs are started at once.
+git takes no lock: a command that looks at all worktrees fails if another process has half made or
+half removed one ("failed to read …/commondir: Success", "Invalid path …"). This happens one time in
+ten when eight runs start at once.
 """
 
 from __future__ import annotations
@@ -31,14 +32,14 @@ if TYPE_CHECKING:
     from types import TracebackType
 
 
-# What git complains of where it cannot read an index, or a file into one; and that an index is gone, of which it does not complain.
+# Errors of git on an index, and the detection of a deleted index, on which git reports none.
 
 
+# How often git is called to read files that change meanwhile.
 TRIES = 5
-"""How often git is asked to read files that change meanwhile."""
 
 _CHANGED = ("unstable object source data", "short read while indexing", "failed to read ")
-_SIGBUS = 10 if sys.platform == "darwin" else 7  # importing `signal` takes as long as all else that a capture imports
+_SIGBUS = 10 if sys.platform == "darwin" else 7  # `signal` takes as long to import as all else that a capture imports
 
 _CORRUPT = ("index file", "bad index", "bad signature", "sharedindex", "shared index", "index entry", "index version", "index uses")
 _FAILING, _FAILED = "clean filter '", "' failed"
@@ -47,34 +48,35 @@ _HUNG_UP = "the remote end hung up unexpectedly"
 
 
 def met_change(error: GitError) -> bool:
-    """Tells whether git failed because a file changed while it read that, or was ended, as what it has mapped into memory is not there."""
+    """Return whether git failed because a file changed while git read it."""
+    # SIGBUS: the file was truncated while git had it mapped.
     return error.code == -_SIGBUS or any(words in error.stderr for words in _CHANGED)
 
 
 def is_corrupt(error: GitError) -> bool:
-    """Tells whether git failed because it could not read the index."""
+    """Return whether git failed because it could not read the index."""
     return any(words in error.stderr for words in _CORRUPT)
 
 
 def has_hung_up(error: GitError) -> bool:
-    """Tell whether git died as a filter process did not start; it names no file."""
+    """Return whether git died, naming no file, as a filter process did not start."""
     return _HUNG_UP in error.stderr
 
 
 def failing_filters(repository: Repository, error: GitError) -> set[str]:
-    """Return the required filters by which git may have failed to read a file."""
+    """Return the required filters that may have stopped git from reading a file."""
     lines = error.stderr.splitlines()
     named = {line.partition(_FAILING)[2].rpartition(_FAILED)[0] for line in lines} - {""}
     return named or (process_filters(repository) if has_hung_up(error) else set())
 
 
 def process_filters(repository: Repository) -> set[str]:
-    """Return the filters for which the configuration names a process."""
+    """Return the filters for which a process is configured."""
     return {name[1] for key in config.read(repository, _PROCESS.pattern) if (name := _PROCESS.match(key))}
 
 
 def filters_off(names: Iterable[str]) -> list[str]:
-    """Return options by which some filters do nothing."""
+    """Return git options that switch filters off."""
     keys = ("clean=", "smudge=", "process=", "required=false")
     return [word for name in sorted(names) for key in keys for word in ("-c", f"filter.{name}.{key}")]
 
@@ -84,12 +86,10 @@ class IndexGone(BusyError):
 
 
 class IndexWatch:
-    """A context in which git works on a private index, and that notices if it is deleted: anybody may, with the directory that it is in.
+    """A context for git calls that detects the deletion of a private index.
 
-    Git takes an index that is not there for an empty one, and a tree of it lacks all files but those that were read since.
-
-    Args:
-        path: of the index.
+    git takes a missing index for an empty one: a tree of it would lack all files that were not read
+    since. Any process may delete the directory of the index.
     """
 
     def __init__(self, path: str) -> None:
@@ -105,7 +105,7 @@ class IndexWatch:
             self._look()
 
     def begin(self) -> None:
-        """Begins with the index that is written now. Another directory by the name of its own may get another index by its name."""
+        """Watch the index that is written now, in the directory that exists now."""
         self.end()
         try:
             self._place = os.open(os.path.dirname(self._path), os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -113,7 +113,7 @@ class IndexWatch:
             raise self.failure() from None
 
     def end(self) -> None:
-        """Forgets the index, which is deleted now."""
+        """Stop watching: the index is deleted now."""
         self._is_there = False
         place, self._place = self._place, -1
         if place >= 0:
@@ -134,61 +134,54 @@ class IndexWatch:
             return False
 
     def failure(self) -> IndexGone:
-        """Returns the error that says so."""
+        """Return the error for a deleted index."""
         place = os.path.dirname(self._path)
         return IndexGone(f"{place} was deleted while the files were looked at", hint="run the command again")
 
 
-# What git keeps of linked worktrees (gitrepository-layout(5), `worktrees`), and where the main one is.
+# Administrative directories of linked worktrees, and the main worktree.
 
 
+# In the administrative directory: names the repository.
 COMMONDIR = "commondir"
-"""In the administrative directory: where the repository is."""
 
 _LOCK = "worktrees.lock"
-_PATIENCE = 10.0  # it protects nothing but the success of git's commands: after that, they are tried without
+_PATIENCE = 10.0  # the lock only makes git succeed more often: after that, go on without
 _TRIES = 20
 _MOTION = 1.0
 _PAUSE = 0.02
 
+# Prefix of temporary files, in the administrative directory, that become `gitdir`.
 SCRATCH = "ckpt-gitdir"
-"""How the name begins, in what git keeps of a worktree, of what is to become its file `gitdir`."""
 
+# The same for files of the worktree: in the worktree, the next capture would take the leftover of a
+# kill for a file of the user.
 AWAY = "ckpt-file"
-"""The same, of what is to become a file of the worktree: where a kill leaves it in that, the next capture takes it for somebody's work."""
 
 
 def call(repository: Repository, *arguments: str, options: tuple[str, ...] = ()) -> Completed:
-    """Calls `git worktree`; nobody else of us does meanwhile. Where somebody else is at it, it is tried again.
-
-    Args:
-        repository: seen from any of its worktrees.
-        arguments: subcommand and arguments.
-        options: those of git itself, such as `-c`.
+    """Run `git worktree` under the lock; retry while other processes change worktrees.
 
     Raises:
-        GitError: it fails, also when nobody has made or removed a worktree for a while.
+        GitError: git fails although no worktree was made or removed for a while.
     """
     with turn(repository):
-        left = _TRIES
+        tries = _TRIES
         while True:
             try:
                 return repository.git.run(*options, "worktree", *arguments)
             except GitError as error:
-                left -= 1
-                if not left or error.code < 0 or not _is_in_motion(repository):
+                tries -= 1
+                if not tries or error.code < 0 or not _is_in_motion(repository):
                     raise
             time.sleep(_PAUSE)
 
 
 def forget(repository: Repository, git_dir: str) -> None:
-    """Delete what git keeps of a worktree whose directory is gone.
+    """Delete the administrative directory of a worktree whose directory is gone.
 
-    As `git worktree remove --force --force` does, which would delete what is mounted in there, and the worktree if it came back meanwhile.
-
-    Args:
-        repository: seen from any of its worktrees.
-        git_dir: what git keeps of the worktree.
+    `git worktree remove --force --force` would also delete mounts in it, and a worktree that came
+    back meanwhile.
 
     Raises:
         WorktreeError: it cannot be deleted.
@@ -206,17 +199,13 @@ def forget(repository: Repository, git_dir: str) -> None:
 
 
 def repair(repository: Repository, path: str) -> None:
-    """Lets git know where a linked worktree is, and the worktree where the repository is.
+    """Reconnect a linked worktree and its administrative directory.
 
-    `git worktree repair`, also that of one path, has all other worktrees point here as well: in a copy of a repository, those of
-    the original.
-
-    Args:
-        repository: seen from any of its worktrees.
-        path: the top of the worktree.
+    `git worktree repair`, even of one path, makes all other worktrees point here as well: in a copy
+    of a repository, it would take those of the original.
 
     Raises:
-        GitError: git keeps nothing of such a worktree, or it cannot be written.
+        GitError: there is no such administrative directory, or a file cannot be written.
     """
     with turn(repository):
         named = named_by(path)
@@ -232,7 +221,7 @@ def repair(repository: Repository, path: str) -> None:
                 atomic.write(os.path.join(git_dir, COMMONDIR), b"../..\n")
             if not is_ours(repository, named):
                 _name_in(dot_git, os.path.realpath(git_dir))
-            # Where a kill leaves what maintenance knows: nobody writes this file again for long.
+            # In a place that maintenance cleans after a kill: this file is rarely written again.
             scratch = os.path.join(git_dir, SCRATCH)
             atomic.write_own(os.path.join(git_dir, "gitdir"), os.fsencode(f"{dot_git}\n"), flushed=True, scratch=scratch)
             fsync.flush([git_dir])
@@ -241,7 +230,7 @@ def repair(repository: Repository, path: str) -> None:
 
 
 def _name_in(dot_git: str, git_dir: str) -> None:
-    """Let `.git` of a worktree name its directory; git-annex makes it a link."""
+    # git-annex makes `.git` a link.
     scratch = os.path.join(git_dir, AWAY)
     if os.path.islink(dot_git) and os.lstat(dot_git).st_dev == os.lstat(git_dir).st_dev:
         link = f"{scratch}.{os.getpid()}.{os.urandom(4).hex()}"
@@ -260,26 +249,23 @@ def _is_linked(repository: Repository, path: str) -> bool:
 
 
 def turn(repository: Repository) -> Lock:
-    """Returns the lock that is held by those of us who change what git keeps of linked worktrees."""
+    """Return the lock that gitckpt takes to change administrative directories."""
     return Lock(os.path.join(repository.make_private_dir(), _LOCK), _PATIENCE)
 
 
 def _is_in_motion(repository: Repository) -> bool:
-    """Tells whether what is kept of some worktree was made, changed or removed within the last second."""
     for place in (administration(repository), *_directories(repository)):
         try:
             if os.stat(place).st_mtime > time.time() - _MOTION:
                 return True
         except FileNotFoundError:
-            return True  # it was there a moment ago, or the last one just went
+            return True  # removed since it was listed
     return False
 
 
 def main_worktree(repository: Repository) -> str | None:
-    """Returns the top of the repository's main worktree; None where it has none, or git does not know where it is.
-
-    Where it is does not change while a repository is open: git is asked once.
-    """
+    """Return the top of the main worktree; None if there is none or it is unknown."""
+    # Determined once: it does not change while a repository is open.
     if repository.main is None:
         repository.main = (_main_worktree(repository),)
     return repository.main[0]
@@ -298,21 +284,16 @@ def _main_worktree(repository: Repository) -> str | None:
 
 
 def write_file(repository: Repository, path: str, data: bytes) -> None:
-    """Writes a file of a worktree, whole, in the place of whatever is there.
-
-    Args:
-        repository: seen from that worktree.
-        path: of the file; its directory is there.
-        data: what it shall hold.
+    """Write a file of a worktree atomically, replacing what is there.
 
     Raises:
-        OSError: it cannot be written; what was there is there.
+        OSError: it cannot be written; the old file is intact.
     """
     atomic.write(path, data, scratch=os.path.join(repository.git_dir, AWAY))
 
 
 def seen_from(repository: Repository, path: str) -> Repository | None:
-    """Returns the repository as seen from one of its linked worktrees, whatever `GIT_DIR` says; None where there is none at the path."""
+    """Return the repository as seen from a linked worktree, whatever `GIT_DIR` says."""
     git_dir = named_by(path)
     if git_dir is None or not is_ours(repository, git_dir) or not os.path.isdir(git_dir):
         return None
@@ -325,28 +306,23 @@ def named_by(path: str) -> str | None:
     The directory may be missing.
     """
     dot_git = os.path.join(path, ".git")
-    if os.path.islink(dot_git):  # git-annex makes one of the file
+    if os.path.islink(dot_git):  # made by git-annex
         return os.path.normpath(os.path.join(path, os.readlink(dot_git)))
     named = content(dot_git).removeprefix("gitdir: ")
     return os.path.normpath(os.path.join(path, named)) if named else None
 
 
 def flush(repository: Repository, path: str) -> None:
-    """Gets what git keeps of a linked worktree to the disk, which git does not. The files in the worktree are not flushed.
+    """Flush the administrative directory of a worktree to disk, which git does not do.
 
-    Args:
-        repository: seen from any of its worktrees.
-        path: the top of the worktree.
-
-    Raises:
-        CkptError: the disk reports an error.
+    The files of the worktree are not flushed.
     """
     git_dir = named_by(path)
     if git_dir is not None:
         kept = []
-        for place, names, files in os.walk(git_dir):  # an operation in progress has directories of its own, and so have reftables
-            names[:] = [name for name in names if name != "modules"]  # of submodules nothing is flushed, as of files
-            paths = [os.path.join(place, name) for name in files]  # a daemon of git's has a socket there
+        for place, names, files in os.walk(git_dir):  # operations in progress and reftables have subdirectories
+            names[:] = [name for name in names if name != "modules"]  # submodules are not flushed, as files are not
+            paths = [os.path.join(place, name) for name in files]  # git's fsmonitor daemon has a socket there
             kept += [path for path in paths if os.path.isfile(path) and not os.path.islink(path)]
             kept.append(place)
         places = [administration(repository), repository.common_dir, path, os.path.dirname(path)]
@@ -354,18 +330,14 @@ def flush(repository: Repository, path: str) -> None:
 
 
 def is_ours(repository: Repository, git_dir: str) -> bool:
-    """Tells whether an administrative directory is, or would be, one of this repository."""
+    """Return whether an administrative directory would belong to this repository."""
     return os.path.realpath(os.path.dirname(git_dir)) == os.path.realpath(administration(repository))
 
 
 def elsewhere(repository: Repository, path: str) -> str | None:
-    """Returns the git directory of the other repository that a worktree is of; None where it is of this one, of none, or that is not there.
+    """Return the git directory of another existing repository that owns a worktree.
 
-    In a copy of a repository, what it keeps of worktrees names those of the original.
-
-    Args:
-        repository: seen from any of its worktrees.
-        path: the top of the worktree.
+    In a copy of a repository, the administrative directories name the worktrees of the original.
     """
     git_dir = named_by(path)
     if git_dir is None or is_ours(repository, git_dir) or not os.path.isfile(os.path.join(git_dir, COMMONDIR)):
@@ -374,90 +346,81 @@ def elsewhere(repository: Repository, path: str) -> str | None:
 
 
 def administration(repository: Repository) -> str:
-    """Returns the directory that holds the administrative directories of the linked worktrees."""
+    """Return the parent of the administrative directories of linked worktrees."""
     return os.path.join(repository.common_dir, "worktrees")
 
 
 def lock_reason(git_dir: str) -> str | None:
-    """Returns why a worktree is locked (git-worktree(1), `lock`), "" where nobody said why; None where it is not.
-
-    Args:
-        git_dir: what git keeps of the worktree.
-    """
+    """Return why a worktree is locked ("" without a reason); None if it is not locked."""
     path = os.path.join(git_dir, "locked")
     return content(path) if os.path.exists(path) else None
 
 
 def lacks_commondir(repository: Repository, git_dir: str) -> bool:
-    """Tells whether the file is gone, empty or broken that says whose the worktree is, which git writes before HEAD.
+    """Return whether `commondir`, which git writes before HEAD, is missing or broken.
 
-    Git refuses to do anything in such a worktree.
+    git refuses to do anything in such a worktree.
     """
-    said = content(os.path.join(git_dir, COMMONDIR))
-    is_known = bool(said) and os.path.realpath(os.path.join(git_dir, said)) == os.path.realpath(repository.common_dir)
+    named = content(os.path.join(git_dir, COMMONDIR))
+    is_known = bool(named) and os.path.realpath(os.path.join(git_dir, named)) == os.path.realpath(repository.common_dir)
     return not is_known and os.path.lexists(os.path.join(git_dir, "HEAD"))
 
 
 def lacks_head(repository: Repository, git_dir: str) -> bool:
-    """Tells whether HEAD of a linked worktree is gone, empty or broken, as a power cut leaves what nobody has flushed.
+    """Return whether HEAD of a worktree is missing or broken, as after a power cut.
 
-    Git sees no worktree then; where a reftable has it, one without a commit.
+    git then sees no worktree; with a reftable, it sees one without a commit.
     """
     path = os.path.join(git_dir, "HEAD")
     if repository.has_reftable and lacks_tables(git_dir):
         return True
     if has_no_head(git_dir):
         return True
-    said = content(path)
-    is_whole = said.startswith("ref: refs/") or (len(said) in (40, 64) and not said.strip("0123456789abcdef"))
+    head = content(path)
+    is_whole = head.startswith("ref: refs/") or (len(head) in (40, 64) and not head.strip("0123456789abcdef"))
     return not is_whole and os.path.isfile(path) and not os.path.islink(path)
 
 
 def has_no_head(git_dir: str) -> bool:
-    """Tells whether HEAD of a linked worktree is gone. While git makes one, it is not there yet, and neither is an index."""
+    """Return whether HEAD, which git writes before the index, is missing beside one."""
     return os.path.exists(os.path.join(git_dir, "index")) and not os.path.lexists(os.path.join(git_dir, "HEAD"))
 
 
 def lacks_tables(git_dir: str) -> bool:
-    """Tells whether a reftable of a worktree's own is gone, empty or cut off, or the list that names them is empty."""
+    """Return whether a worktree's own reftables or their list are missing or broken."""
     place = os.path.join(git_dir, "reftable")
     while True:
         names = content(os.path.join(place, "tables.list"))
         if names and all(_is_table(os.path.join(place, name)) for name in names.split("\n")):
             return False
-        if names == content(os.path.join(place, "tables.list")):  # else git has joined them meanwhile
+        if names == content(os.path.join(place, "tables.list")):  # else git has compacted them meanwhile
             return True
 
 
 def _is_table(path: str) -> bool:
-    """Tells whether a file begins and ends as a reftable does (reftable(5): the end has a checksum of its own)."""
     try:
         with open(path, "rb") as file:
-            begin = file.read(5)
-            size = {b"REFT\1": 68, b"REFT\2": 72}[begin]
+            header = file.read(5)
+            # The footer ends with a CRC-32 of itself (reftable(5)).
+            size = {b"REFT\1": 68, b"REFT\2": 72}[header]
             file.seek(-size, os.SEEK_END)
-            end = file.read()
+            footer = file.read()
     except (OSError, KeyError):
         return False
-    return end.startswith(begin) and zlib.crc32(end[:-4]) == int.from_bytes(end[-4:], "big")
+    return footer.startswith(header) and zlib.crc32(footer[:-4]) == int.from_bytes(footer[-4:], "big")
 
 
 def write_head(repository: Repository, git_dir: str, said: str) -> None:
-    """Writes HEAD of a worktree that lacks it, flushed to the disk: git itself does nothing in such a one.
+    """Write a missing HEAD of a worktree and flush it: git does nothing without one.
 
     Args:
-        repository: whose worktree it is.
-        git_dir: what git keeps of the worktree.
+        repository: the repository of the worktree.
         said: an oid, or "ref: " and the name of a branch.
-
-    Raises:
-        WorktreeError: it cannot be written, or somebody has the lock.
-        GitError: git cannot write it into a reftable.
     """
     path = os.path.join(git_dir, "HEAD")
     try:
         with open(f"{path}.lock", "xb", opener=premises.create) as file:
-            # Where it is in a reftable, the tables say.
+            # With a reftable, this file is a stub.
             file.write(os.fsencode(f"{'ref: refs/heads/.invalid' if repository.has_reftable else said}\n"))
             file.flush()
             os.fsync(file.fileno())
@@ -470,7 +433,7 @@ def write_head(repository: Repository, git_dir: str, said: str) -> None:
 
 
 def _write_table(repository: Repository, git_dir: str, said: str) -> None:
-    """Has git write HEAD of a worktree into new reftables. What is left of old ones is put aside: git writes none beside a broken one."""
+    # git writes no table beside a broken one: move the old ones away.
     place = os.path.join(git_dir, "reftable")
     aside = os.path.join(repository.make_private_dir(), "damaged", f"{os.path.basename(git_dir)}.reftable.{os.urandom(4).hex()}")
     try:
@@ -487,13 +450,16 @@ def _write_table(repository: Repository, git_dir: str, said: str) -> None:
 
 
 def registered(repository: Repository) -> list[tuple[str, str]]:
-    """Returns the administrative directory of every linked worktree, with the path at which git believes the worktree to be."""
+    """Return the administrative directories with the recorded worktree paths."""
     named = ((git_dir, content(os.path.join(git_dir, "gitdir"))) for git_dir in _directories(repository))
     return [(git_dir, os.path.dirname(os.path.normpath(os.path.join(git_dir, dot_git)))) for git_dir, dot_git in named if dot_git]
 
 
 def unfinished(repository: Repository) -> list[str]:
-    """Returns the administrative directories that do not say where their worktree is: git is about to make them, or was killed at that."""
+    """Return the administrative directories without a recorded worktree.
+
+    git is about to make these worktrees, or was killed while making them.
+    """
     return [git_dir for git_dir in _directories(repository) if not content(os.path.join(git_dir, "gitdir"))]
 
 
@@ -503,13 +469,12 @@ def _directories(repository: Repository) -> list[str]:
 
 
 def moved_to(repository: Repository, git_dir: str, path: str, *more: str) -> str | None:
-    """Returns where a worktree was moved by hand, as far as that can be found: beside where it was, in the main worktree, or beside that.
+    """Find a worktree that was moved by hand; None if it is not found.
+
+    Searches beside its old path, in the main worktree and beside that.
 
     Args:
-        repository: seen from any of its worktrees.
-        git_dir: what git keeps of the worktree: the directory is its own whose `.git` file names that.
-        path: where it was.
-        more: further directories to look in.
+        git_dir: the administrative directory, which `.git` of the worktree names.
     """
     top = main_worktree(repository)
     for place in (os.path.dirname(path), *more, *([top, os.path.dirname(top)] if top is not None else [])):
@@ -522,16 +487,16 @@ def moved_to(repository: Repository, git_dir: str, path: str, *more: str) -> str
 
 
 def went_along(repository: Repository, git_dir: str, path: str) -> bool:
-    """Tells whether a worktree may have been moved with its repository, in or beside which it was. Args: as `moved_to`."""
+    """Return whether a worktree may have moved with its repository, in or beside it."""
     return any(_is_left(place, git_dir) for place, _ in _along(repository, git_dir, path))
 
 
 def left_by(repository: Repository, git_dir: str, path: str) -> str | None:
-    """Returns where a worktree is whose repository was moved: without it, or together with it. Args: as `moved_to`."""
+    """Find a worktree whose repository was moved, with or without it."""
     if _is_left(path, git_dir):
         return path
     places = _along(repository, git_dir, path)
-    return next((place for place, was in places if named_by(place) == was and not os.path.isdir(was)), None)
+    return next((place for place, old in places if named_by(place) == old and not os.path.isdir(old)), None)
 
 
 def _is_left(place: str, git_dir: str) -> bool:
@@ -540,7 +505,7 @@ def _is_left(place: str, git_dir: str) -> bool:
 
 
 def _along(repository: Repository, git_dir: str, path: str) -> list[tuple[str, str]]:
-    """Returns where a worktree may be that was moved with its repository, and where what is kept of it was before. Args: as `moved_to`."""
+    """Return possible places of a worktree that moved along, with its old `git_dir`."""
     top = main_worktree(repository) or repository.common_dir
     parts = path.split(os.sep)
     return [
@@ -551,7 +516,7 @@ def _along(repository: Repository, git_dir: str, path: str) -> list[tuple[str, s
 
 
 def content(path: str) -> str:
-    """Returns the one line that a small file of git holds; "" where there is none, or what a disk has made of it."""
+    """Return the line in a small file of git; "" if missing or damaged by the disk."""
     try:
         with open(path, "rb") as file:
             data = file.read().removesuffix(b"\n")

@@ -1,6 +1,6 @@
-"""A private copy of a worktree's index, which git works on instead of the user's.
+"""Work on a private copy of a worktree's index instead of the user's.
 
-It starts as a copy of the user's index with its time stamp, so that git reads again only files that may have changed.
+The copy has the time stamp of the original, so that git reads only files that may have changed.
 """
 
 from __future__ import annotations
@@ -32,24 +32,23 @@ if TYPE_CHECKING:
 
     from gitckpt.git.process import Child, Completed
 
+    # Path, mode, oid, stage, and git's tag: H; S for skip-worktree, M for a conflict;
+    # lower case for assume-unchanged.
     IndexEntry: TypeAlias = tuple[bytes, bytes, str, int, bytes]
-    """Path, mode, oid, stage, and git's tag: H; S for one to be skipped, M for one in conflict; small for one assumed to be unchanged."""
 
 
-# A private copy of a worktree's index, which git works on instead of the user's.
-
-
-# The extensions of other programs' indexes are not for this copy: split, it would leave shared files behind; a file system monitor or
-# the untracked cache would have to be believed, where looking is the point; and git 2.39 lists one file many times where it makes an
-# index sparse that has entries added in intent only.
+# Without extensions of the user's index: a split index would leave shared files behind, the
+# untracked cache and a file system monitor would have to be trusted, and git 2.39 lists a file many
+# times if it makes an index with entries in intent only sparse.
 _PLAIN = (
     *("-c", "core.splitIndex=false", "-c", "core.untrackedCache=false", "-c", "index.sparse=false"),
-    *("-c", "core.fsync=pack,pack-metadata,none", *NO_HOOKS),  # loose objects are flushed side by side, before a ref leads to them
-    # What is larger goes into a pack, piece by piece: git holds the whole of a smaller file in memory, and 512 MB is its idea of small.
+    *("-c", "core.fsync=pack,pack-metadata,none", *NO_HOOKS),  # loose objects are flushed in parallel, before a ref is written
+    # git holds files below this size whole in memory; its default is 512 MB.
     *("-c", "core.bigFileThreshold=32m"),
 )
+# Options for git commands that write files, which git does with one process by default. There are
+# more processes than cores: they wait for the disk.
 PARALLEL = ("-c", f"checkout.workers={max(8, os.cpu_count() or 1)}", "-c", "checkout.thresholdForParallelism=100")
-"""Options for git commands that write files, where git by itself writes alone. More processes than cores: they wait for the disk."""
 
 _LOOK = (
     *("status", "--porcelain=v2", "--branch", "-z", "--untracked-files=all"),
@@ -57,21 +56,22 @@ _LOOK = (
 )
 _ENTRY = re.compile(rb"([A-Za-z]) ([0-7]{6}) ([0-9a-f]+) ([0-3])\t([^\0]+)\0")
 
+# In nanoseconds: the coarsest time stamps of file systems. Another file system may also have
+# another clock.
 _GRAIN = 2_000_000_000
-"""In nanoseconds: the coarsest time stamps of file systems. Another one than ours may have a clock of its own, too."""
 
 
 class PrivateIndex:
-    """A copy of an index, from `open` on. A context manager that opens and closes it; the copy is gone at its end.
+    """A private copy of an index; a context manager that opens and deletes it.
 
     Args:
-        repository: seen from the worktree whose index it is.
         deadline: when to give up, on the clock of `time.monotonic`.
 
     Attributes:
         path: absolute path of the copy.
-        is_rebuilt: whether the user's index could not be read, so that this one starts from the commit, with nothing staged.
-        opened: when it was opened, by the file system that the worktree is on, in nanoseconds: what changed before was not changed since.
+        is_rebuilt: whether the user's index was unreadable, so that this one has only the commit.
+        opened: time of opening, in nanoseconds of the worktree's file system: a file with an older
+            ctime is unchanged since.
     """
 
     def __init__(self, repository: Repository, deadline: float | None = None) -> None:
@@ -85,9 +85,9 @@ class PrivateIndex:
         self._watch = IndexWatch(self.path)
         self._options = [*_PLAIN]
         if not os.path.exists(os.path.join(repository.git_dir, "hEAD")):
-            self._options += ["-c", "core.ignoreCase=false"]  # set by mistake, it would hide README beside readme
+            self._options += ["-c", "core.ignoreCase=false"]  # if set by mistake, it hides README beside readme
         if _has_links(repository):
-            self._options += ["-c", "core.symlinks=true"]  # or a link and a file that stands for one would be the same
+            self._options += ["-c", "core.symlinks=true"]  # else a link equals a file that stands for one
 
     def __enter__(self) -> Self:
         self.open()
@@ -97,15 +97,11 @@ class PrivateIndex:
         self.close()
 
     def open(self) -> None:
-        """Copies the user's index, unless that was done.
-
-        Raises:
-            WorktreeError: it cannot be copied.
-        """
+        """Copy the user's index, once."""
         if self._look is not None:
             return
         top = self.repository.worktree
-        if top is not None and not os.path.isdir(top):  # whoever works in it may have deleted or moved it
+        if top is not None and not os.path.isdir(top):  # it may have been deleted or moved
             state = "no directory" if os.path.lexists(top) else "gone"
             raise WorktreeError(f"cannot look at the files of {top}: it is {state}", hint="if it is that of a run: git ckpt resume")
         try:
@@ -120,16 +116,16 @@ class PrivateIndex:
             raise
 
     def close(self) -> None:
-        """Removes the copy, and ends what still looks."""
+        """Delete the copy, and end a running `git status`."""
         self._stop_looking()
         self._let_go()
         self._remove()
 
     def look(self, *options: str) -> Child:
-        """Returns a `git status` as a surveyor reads it, for `finish`: one that looks already, or a new one.
+        """Return a running `git status`, for `finish`.
 
         Args:
-            options: settings for git; with any, a new one starts.
+            options: settings for git; with any, a new process starts.
         """
         child, self._look = self._look, None
         if child is not None and options:
@@ -137,7 +133,7 @@ class PrivateIndex:
         return child if child is not None and not options else self.start(*options, *_LOOK)
 
     def look_ahead(self) -> None:
-        """Lets git begin to look at the files, for `look` to find it at work."""
+        """Start a `git status` for a later `look`."""
         self._look = self.start(*_LOOK)
 
     def _stop_looking(self) -> None:
@@ -146,11 +142,7 @@ class PrivateIndex:
             child.kill_group()
 
     def copy_from(self, path: str) -> None:
-        """Starts again as a copy of another index, or as an empty one where there is none.
-
-        Raises:
-            WorktreeError: it cannot be copied.
-        """
+        """Start again as a copy of another index; empty if there is none."""
         self._stop_looking()
         self._let_go()
         if not os.path.exists(path):
@@ -162,11 +154,11 @@ class PrivateIndex:
             with self._watch:
                 _copy(origin, self.path)
         except OSError as error:
-            place = os.path.dirname(self.path)  # not by its own name: who tries again and again says the same again
+            place = os.path.dirname(self.path)  # the file has a random name: retries must report the same message
             raise WorktreeError(f"cannot copy the index into {place}: {error.strerror}") from None
 
     def git(self, *args: str, data: bytes = b"", ok: Sequence[int] = (0,)) -> bytes:
-        """Runs a git command on this index and returns its output.
+        """Run a git command on this index and return its output.
 
         Raises:
             GitError: another exit code; DeadlinePassed: it took too long.
@@ -174,29 +166,29 @@ class PrivateIndex:
         return self.run(*args, data=data, ok=ok).out
 
     def run(self, *args: str, data: bytes = b"", ok: Sequence[int] = (0,), env: Mapping[str, str] | None = None) -> Completed:
-        """Runs a git command on this index and returns all that it said; `env` are more variables. Raises as `git`."""
+        """Run a git command with more variables and return all output. Raises as `git`."""
         environment = {"GIT_INDEX_FILE": self.path, **(env or {})}
-        left = TRIES
+        tries = TRIES
         while True:
             try:
                 with self._watch:
                     return self.repository.git.run(*self._options, *args, data=data, env=environment, ok=ok, deadline=self.deadline)
             except GitError as error:
-                left -= 1
-                if not left or not met_change(error):
+                tries -= 1
+                if not tries or not met_change(error):
                     raise
             self.unlock()
 
     def unlock(self) -> None:
-        """Removes the lock on this copy that a git of ours has left which was killed."""
+        """Remove the lock that a killed git of this process left on the copy."""
         with contextlib.suppress(FileNotFoundError):
             os.unlink(f"{self.path}.lock")
 
     def edit(self, *args: str, data: bytes = b"", ok: Sequence[int] = (0,)) -> Completed:
         """Run a git command that writes this index and stores no file.
 
-        When git writes an index, it compares all files that are as young as the one before. Filters
-        that fail at that are switched off. Raises as `git`.
+        When git writes an index, it compares files that are as young as the one before. Filters
+        that fail in this are switched off. Raises as `git`.
         """
         try:
             return self.run(*args, data=data, ok=ok)
@@ -207,25 +199,21 @@ class PrivateIndex:
         return self.run(*filters_off(failing), *args, data=data, ok=ok)
 
     def start(self, *args: str) -> Child:
-        """Starts a git command on this index, for `finish`."""
+        """Start a git command on this index, for `finish`."""
         return self.repository.git.start(*self._options, *args, env={"GIT_INDEX_FILE": self.path})
 
     def finish(self, child: Child, *, ok: Sequence[int] = (0,)) -> bytes:
-        """Waits for a command that was started, and returns its output. Raises as `git`."""
+        """Wait for a started command and return its output. Raises as `git`."""
         with self._watch:
             return self.repository.git.finish(child, child.argv[6:], ok=ok, deadline=self.deadline).out
 
     def require_time(self, doing: str) -> None:
-        """Raises `DeadlinePassed` where the time is over: for what is done without git.
-
-        Args:
-            doing: what takes the place of a git command in the error.
-        """
+        """Raise `DeadlinePassed` if the time is over; `doing` stands for the git command."""
         if self.deadline is not None and time.monotonic() > self.deadline:
             raise DeadlinePassed([doing], 0, "it took too long")
 
     def write_tree(self) -> str:
-        """Writes this index as a tree, and returns its oid; blobs that a partial clone lacks may be missing.
+        """Write this index as a tree and return its oid; blobs may be missing.
 
         Raises:
             GitError: entries are in conflict, or git cannot write.
@@ -233,10 +221,11 @@ class PrivateIndex:
         return self.edit("write-tree", "--missing-ok").out.strip().decode("ascii")
 
     def entries(self, mode: bytes = b"") -> list[IndexEntry]:
-        """Returns what this index lists, sorted by path and stage (git-ls-files(1)). Raises as `git`.
+        """Return the entries, sorted by path and stage (git-ls-files(1)). Raises as `git`.
 
         Args:
-            mode: of those that are wanted, where they are few: all of 100,000 take 0.15 seconds.
+            mode: return only entries with this mode. If they are few, it is faster: 100,000 entries
+                take 0.15 seconds.
         """
         listing = self.git("ls-files", "--stage", "-v", "-z")
         if mode:
@@ -245,23 +234,21 @@ class PrivateIndex:
         return [(path, mode, oid.decode("ascii"), int(stage), tag) for tag, mode, oid, stage, path in listed]
 
     def refresh(self) -> None:
-        """Has git note when files last changed that have changed in nothing else, so that it need not read them again. Raises as `git`."""
+        """Refresh the stat data of unchanged files. Raises as `git`."""
         self.edit("update-index", "-q", "--refresh", ok=(0, 1))
 
     def look_at_young(self) -> None:
-        """Let git compare files as young as this index now, and not once more.
-
-        Raises as `git`.
-        """
+        """Let git compare files as young as this index now, and only once."""
         self.edit("update-index", "-q", "--refresh", "--force-write-index", ok=(0, 1))
         later = time.time() + _GRAIN / 1e9
         os.utime(self.path, (later, later))
 
     def put(self, lines: Iterable[bytes]) -> None:
-        """Sets or removes entries.
+        """Set or remove entries.
 
         Args:
-            lines: each as `git update-index --index-info` takes it, without the end: mode, oid, stage, tab, path; mode 0 removes.
+            lines: for `git update-index --index-info`, without line ends: mode, oid, stage, tab,
+                path; mode 0 removes.
 
         Raises:
             GitError: git refuses a path.
@@ -269,47 +256,49 @@ class PrivateIndex:
         data = b"".join(line + b"\0" for line in lines)
         if data:
             done = self.edit("update-index", "-z", "--index-info", data=data)
-            if "Ignoring path" in done.complaint:  # git goes on without it, and calls that success
+            if "Ignoring path" in done.complaint:  # git succeeds all the same
                 raise GitError(["update-index"], done.code, done.complaint)
 
     def is_whole(self) -> bool:
-        """Tells whether this index ends with the checksum of all before it (gitformat-index(5)): git reads one that was cut off."""
+        """Return whether this index is not truncated: git would read one that is."""
         try:
             with open(self.path, "rb") as file:
                 data = file.read()
         except FileNotFoundError:
             return True
+        # It ends with a checksum, or with zeros by index.skipHash (gitformat-index(5)).
         size = oid_size(self.repository.object_format)
         checksum = data[-size:]
         return not checksum.strip(b"\0") or object_hash(self.repository.object_format, data[:-size]).digest() == checksum
 
     def update(self, option: str, paths: Iterable[bytes]) -> None:
-        """Does to some entries what an option of `git update-index` says.
+        """Apply an option of `git update-index` to entries.
 
         Args:
             option: such as "--force-remove" or "--skip-worktree".
-            paths: of the entries; without any, nothing is done.
+            paths: the entries; for none, git is not run.
         """
         data = b"".join(path + b"\0" for path in paths)
         if data:
             self.edit("update-index", option, "-z", "--stdin", data=data)
 
     def rebuild(self, commit: str) -> None:
-        """Starts again from a commit ("" for none), as the user's index cannot be read."""
+        """Start again from a commit ("" for none): the user's index cannot be read."""
         self.close()
         self.git("read-tree", commit or "--empty")
         self.is_rebuilt = True
 
     def require_unlocked(self) -> None:
-        """Raises `LockHeld` if another process is about to change the worktree's index."""
+        """Raise `LockHeld` if another process is about to change the user's index."""
         lock = os.path.join(self.repository.git_dir, "index.lock")
         if os.path.lexists(lock) and not _is_left_over(lock, self.repository.private_dir):
             raise LockHeld(lock)
 
     def require_latest(self) -> None:
-        """Raises `BusyError` where the user's index lists something else than when it was copied: what was staged since is nowhere else.
+        """Raise `BusyError` if the user's index has other entries than when it was copied.
 
-        Git writes it anew whenever it has looked at files, which changes nothing that it lists.
+        What was staged since is nowhere else. git rewrites the index whenever it refreshes stat
+        data, which changes no entry.
         """
         target = os.path.join(self.repository.git_dir, "index")
         origin = self._origin
@@ -331,10 +320,10 @@ class PrivateIndex:
             raise BusyError(f"another process has changed {target} meanwhile", hint="look at git status, then run the command again")
 
     def install(self) -> None:
-        """Makes this index the worktree's own, under git's lock and at once.
+        """Replace the user's index by this one, atomically and under git's lock.
 
         Raises:
-            LockHeld: another process is about to change the worktree's index.
+            LockHeld: another process is about to change the user's index.
             BusyError: as `require_latest`.
             WorktreeError: it cannot be written.
         """
@@ -370,7 +359,7 @@ class PrivateIndex:
 
 
 def _copy(source: BinaryIO, target: str) -> None:
-    """Copies a file with its mode and its time stamp: by that git tells which entries are racy."""
+    # With mode and time stamp, by which git tells which entries are racy.
     status = os.fstat(source.fileno())
     with open(os.open(target, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, status.st_mode & 0o777), "wb") as copy:
         if not copied_within(source.fileno(), copy.fileno(), status.st_size):
@@ -380,7 +369,7 @@ def _copy(source: BinaryIO, target: str) -> None:
 
 
 def _has_links(repository: Repository) -> bool:
-    """Tells whether the worktree is on a file system that has symlinks, which is tried out beside our own files if these are on it, too."""
+    # Tried out in the private directory, if it is on the file system of the worktree.
     scratch = repository.scratch("symlink")
     try:
         if os.stat(repository.private_dir).st_dev != os.stat(repository.worktree or "").st_dev:
@@ -401,28 +390,29 @@ def _clock(repository: Repository) -> int:
 
 
 def _is_left_over(lock: str, directory: str) -> bool:
-    """Tells whether a lock was left by a process that was killed in `install`: then it is one file with that process's private index."""
+    """Return whether a process that was killed in `install` left this lock."""
     try:
-        found = os.stat(lock)
+        lock_status = os.stat(lock)
     except FileNotFoundError:
         return False
-    if found.st_nlink == 1:
+    # `install` makes the lock a hard link to the private index, whose name has the process id.
+    if lock_status.st_nlink == 1:
         return False
     from gitckpt.git.leftovers import is_alive
 
     for name in os.listdir(directory):
         path = os.path.join(directory, name)
-        if name.startswith("index.") and os.path.samestat(os.stat(path), found):
+        if name.startswith("index.") and os.path.samestat(os.stat(path), lock_status):
             return not is_alive(int(name.split(".")[1]))
     return False
 
 
-# Entries of an index that were added in intent only (`git add --intent-to-add`), whatever has become of their files.
+# Entries in intent only (`git add --intent-to-add`), whether or not their files exist.
 
 
 EXECUTABLE, LINK, REPOSITORY = b"100755", b"120000", GITLINK
+# CE_INTENT_TO_ADD, as `git ls-files --debug` prints it.
 _FLAG = 0x20000000
-"""CE_INTENT_TO_ADD, as `git ls-files --debug` prints it."""
 
 _FEW = 100
 _INTENT_ENTRY = re.compile(
@@ -434,15 +424,15 @@ _ADD = ("add", "--sparse", "--intent-to-add", "--force", "--pathspec-from-file=-
 
 
 def placeholder(object_format: str) -> bytes:
-    """Returns the oid that such entries have: that of the empty blob."""
+    """Return the oid of entries in intent only: that of the empty blob."""
     return object_id("blob", b"", object_format).encode("ascii")
 
 
 def intended(index: PrivateIndex, paths: Collection[bytes]) -> dict[bytes, bytes]:
-    """Returns those of some entries that were added in intent only, with their modes as in trees.
+    """Return the entries that were added in intent only, with their modes in trees.
 
     Args:
-        paths: of entries that could be, as they have the oid of the empty blob.
+        paths: candidates: entries with the oid of the empty blob.
     """
     if not paths:
         return {}
@@ -454,42 +444,37 @@ def intended(index: PrivateIndex, paths: Collection[bytes]) -> dict[bytes, bytes
 
 
 def forget_trees(index: PrivateIndex, paths: Collection[bytes]) -> None:
-    """Has git write the trees above some entries anew, without them.
+    """Let git write the trees above entries in intent only again, without them.
 
-    Where the commit has an empty file, `git reset --hard` takes an entry in intent for that one, and keeps it among trees that it then
-    calls written.
+    If the commit has an empty file there, `git reset --hard` mistakes the entry for it and keeps it
+    in trees that git then takes for written.
 
     Args:
-        paths: of entries that were added in intent only; they are not assumed to be unchanged.
+        paths: entries in intent only; they must not be assumed unchanged.
     """
-    index.update("--no-assume-unchanged", paths)  # of all that git does to an entry, this changes nothing else
+    index.update("--no-assume-unchanged", paths)  # the one operation that changes nothing else
 
 
 def add(index: PrivateIndex, paths: Collection[bytes], modes: Mapping[bytes, bytes]) -> None:
-    """Adds entries in intent only; others in the place of them, or of directories above them, go.
-
-    Git finds files of these names in a directory of our own: without a file it makes no such entry, and of the one in the worktree it
-    would take the mode, which may be another one by now.
+    """Add entries in intent only, replacing others at these paths or above them.
 
     Args:
-        paths: of the entries.
-        modes: as in trees, of those that are no plain files.
-
-    Raises:
-        GitError: git refuses a path.
+        modes: modes in trees of those that are no plain files, by path.
     """
     if not paths:
         return
     wanted = sorted(set(paths))
     oid = placeholder(index.repository.object_format)
-    index.put(b"100644 %s 0\t%s" % (oid, path) for path in wanted)  # git looks at the paths, which may have been fetched
+    index.put(b"100644 %s 0\t%s" % (oid, path) for path in wanted)  # git checks the paths, which may have been fetched
     index.update("--force-remove", wanted)
+    # git makes such an entry only from a file, whose mode it takes. The file in the worktree may
+    # have another mode by now, so stand-ins are made in a scratch directory.
     scratch = index.repository.scratch("intent")
     try:
         try:
             for path in wanted:
-                whole = os.path.join(os.fsencode(scratch), path)
-                _stand_in(whole, modes.get(path), index.repository.object_format)
+                full = os.path.join(os.fsencode(scratch), path)
+                _stand_in(full, modes.get(path), index.repository.object_format)
         except OSError as error:
             raise GitError(["add"], 1, f"{os.fsdecode(error.filename)}: {error.strerror}") from None
         words = (f"--work-tree={scratch}", "-C", scratch, "-c", "core.fileMode=true", "-c", "core.symlinks=true")
@@ -510,7 +495,7 @@ def _stand_in(path: bytes, mode: bytes | None, object_format: str) -> None:
 
 
 def _stand_in_repository(git_dir: bytes, object_format: str) -> None:
-    """Make what git takes for a repository with a commit checked out."""
+    """Make a directory that git takes for a repository with a commit checked out."""
     for name in (b"objects", b"refs"):
         os.makedirs(os.path.join(git_dir, name))
     config = "[core]\n\trepositoryformatversion = 1\n"
@@ -521,7 +506,7 @@ def _stand_in_repository(git_dir: bytes, object_format: str) -> None:
             file.write(content)
 
 
-# The settings of a sparse checkout (git-sparse-checkout(1)), kept with a snapshot and brought back with it.
+# The settings of a sparse checkout (git-sparse-checkout(1)), which a snapshot keeps.
 
 
 _NAMES = r"^(core\.sparsecheckout(cone)?|index\.sparse)$"
@@ -529,38 +514,26 @@ _ALL = b"/*"
 
 
 def read(repository: Repository) -> bytes | None:
-    """Returns the settings of a worktree; None where its checkout is not sparse.
-
-    Args:
-        repository: seen from the worktree.
-    """
+    """Return the sparse settings of a worktree; None if its checkout is not sparse."""
     try:
         with open(os.path.join(repository.git_dir, "info", "sparse-checkout"), "rb") as file:
             patterns = file.read().splitlines()
     except FileNotFoundError:
-        return None  # git itself takes every file then, whatever its configuration says
+        return None  # git then takes every file, whatever the configuration says
     values = {name: config.is_on(found[-1]) for name, found in config.read(repository, _NAMES).items()}
     if not values.get("core.sparsecheckout"):
         return None
     listed = repository.git.run(*NO_HOOKS, "sparse-checkout", "list").out
-    # Of patterns that it did not write itself, git says "disabling cone pattern matching", lists them as they are, and goes by them.
+    # git lists patterns that it did not write as they are ("disabling cone pattern matching").
     is_cone = values.get("core.sparsecheckoutcone") and _ALL in patterns and _ALL not in listed.splitlines()
     words = ["cone" if is_cone else "no-cone", *(["index"] if values.get("index.sparse") else [])]
     return " ".join(words).encode() + b"\n" + listed
 
 
 def bring_back(made: Repository, settings: bytes | None) -> None:
-    """Gives a worktree that has no files yet the settings of a snapshot.
-
-    Args:
-        made: seen from the worktree.
-        settings: as `read` returned them.
-
-    Raises:
-        GitError: git refuses them.
-    """
+    """Give a worktree without files the settings that `read` returned for a snapshot."""
     if settings is None:
-        if read(made) is not None:  # git gives a new worktree those of the one it is made from
+        if read(made) is not None:  # git copies them from the worktree where the command ran
             made.git.run(*NO_HOOKS, "sparse-checkout", "disable")
         return
     head, _, listed = settings.partition(b"\n")
@@ -570,24 +543,19 @@ def bring_back(made: Repository, settings: bytes | None) -> None:
     made.git.run(*NO_HOOKS, "sparse-checkout", "set", cone, index, "--stdin", data=listed)
 
 
-# What would be ignored, were the files of a worktree those of a snapshot.
+# What git would ignore by the rules of a snapshot.
 
 
 RULES = b".gitignore"
 
 
 def rules_in(repository: Repository, tree: str) -> dict[bytes, str]:
-    """Returns the files of a tree that hold rules: oid by path."""
+    """Return the `.gitignore` files of a tree: oid by path."""
     return {path: oid for path, mode, oid in leaves(repository, tree) if os.path.basename(path) == RULES and mode in FILES}
 
 
 def ignored_by(repository: Repository, rules: Mapping[bytes, str], paths: Sequence[bytes]) -> set[bytes]:
-    """Returns the paths that git would ignore by some rules (and those of the repository and the user, as everywhere).
-
-    Args:
-        rules: oids of the files that hold them, by path.
-        paths: relative to the top.
-    """
+    """Return the paths that git ignores by these rules or those outside the worktree."""
     if not paths:
         return set()
     scratch = repository.scratch("rules")
@@ -602,8 +570,8 @@ def ignored_by(repository: Repository, rules: Mapping[bytes, str], paths: Sequen
 
 
 def _content(repository: Repository, oid: str) -> bytes:
-    found = next(repository.cat_file.contents([oid]))
-    return found[2] if found else b""
+    blob = next(repository.cat_file.contents([oid]))
+    return blob[2] if blob else b""
 
 
 def _write(path: bytes, data: bytes) -> None:

@@ -1,6 +1,7 @@
-"""The repositories of submodules: those that are checked out in a worktree, and those that git keeps for all worktrees (`modules`).
+"""Find and copy the repositories of submodules: checked out, or kept in `modules`.
 
-Nothing is looked up by a name out of `.gitmodules`: git's own directories are walked, and no link in them is followed.
+Names from `.gitmodules` are never used as paths: git's own directories are walked, without
+following links.
 """
 
 from __future__ import annotations
@@ -24,22 +25,21 @@ from gitckpt.model.errors import WorktreeError
 
 _OCTAL = re.compile(rb"\\([0-3][0-7]{2})")
 _LOCALLY = ("-c", "protocol.file.allow=always", "-c", "core.hooksPath=/dev/null")
+# Overrides `transfer.hideRefs` (git-config(1)): the repository is local and belongs to the user.
 _ALL_REFS = "--upload-pack=git -c transfer.hideRefs=!refs/ -c uploadpack.hideRefs=!refs/ upload-pack"
-"""Whatever the repository hides from others (git-config(1), `transfer.hideRefs`): it is on this machine, and the user's own."""
 
 _FLUSHED = ("-c", "core.fsync=all", "-c", "core.fsyncMethod=fsync")
 _STORAGE = (b"core.repositoryformatversion", b"core.bare", b"core.worktree")
 _ELSEWHERE = (b"", b".", b"..", b".git")
+# Besides `HEAD`, what git looks for (`is_git_directory` in its setup.c).
 _OF_REPOSITORY = (b"objects", b"refs")
-"""Beside `HEAD`, what git itself looks for (`is_git_directory` in its setup.c)."""
 
 
 def seen_from(repository: Repository, path: bytes) -> Repository | None:
-    """Returns the repository of a submodule, as seen from where it is checked out; None where it is not.
+    """Return a submodule's repository as seen from its checkout; None without one.
 
     Args:
-        repository: seen from the worktree that the submodule is in.
-        path: of the submodule, relative to the top of that worktree.
+        path: relative to the top of that worktree.
     """
     top = place(repository, path)
     if top is None:
@@ -53,26 +53,22 @@ def seen_from(repository: Repository, path: bytes) -> Repository | None:
 
 
 def are_there(repository: Repository) -> bool:
-    """Tells whether a repository may have submodules: a look at files, without a process."""
+    """Return whether a repository may have submodules, without starting a process."""
     tops = [repository.worktree, os.path.dirname(repository.common_dir)]
     return any(map(os.path.isdir, _places(repository))) or any(os.path.lexists(os.path.join(top, ".gitmodules")) for top in tops if top)
 
 
 def head_of(top: bytes) -> str | None:
-    """Returns the commit that is checked out in a repository, whoever's it is; None where there is none.
-
-    Args:
-        top: of its worktree.
-    """
+    """Return the commit checked out at a path, even in another user's repository."""
     words = ("rev-parse", "--quiet", "--verify", "HEAD^{commit}")
     done = run([git_executable(), "-C", os.fsdecode(top), *words], env=environment(OFFLINE))
     return done.out.decode("ascii").strip() or None if done.code == 0 else None
 
 
 def own_directories(repository: Repository) -> list[bytes]:
-    """Return the directories of a repository in its own worktree, but `.git`.
+    """Return the git directories of a repository inside its worktree, except `.git`.
 
-    git itself never lists `.git`, and refuses to write there. Paths are relative to the top.
+    git itself never lists or writes `.git`. Paths are relative to the top.
     """
     top = os.path.realpath(repository.worktree or os.curdir)
     places = {os.path.relpath(os.path.realpath(place), top) for place in (repository.git_dir, repository.common_dir)}
@@ -81,38 +77,31 @@ def own_directories(repository: Repository) -> list[bytes]:
 
 
 def bare_above(top: bytes, paths: Iterable[bytes]) -> list[bytes]:
-    """Return the directories of some files that look like bare repositories.
-
-    Args:
-        top: of the worktree, to which the paths are relative.
-        paths: of files.
-    """
+    """Return the directories of these files that look like bare repositories."""
     candidates = {os.path.dirname(path) for path in paths if os.path.basename(path) == b"HEAD"}
     return sorted(path for path in candidates if path and all(os.path.isdir(os.path.join(top, path, name)) for name in _OF_REPOSITORY))
 
 
 def lies_in(path: bytes, directories: Collection[bytes]) -> bool:
-    """Tell whether a path is one of some directories, or lies in one."""
+    """Return whether a path is one of the directories or lies in one."""
     return any(path == directory or path.startswith(directory + b"/") for directory in directories)
 
 
 def has_own(git_dir: str) -> bool:
-    """Tells whether git keeps repositories of submodules for a linked worktree alone: with the worktree it would delete them.
+    """Return whether a linked worktree has its own repositories of submodules.
 
-    Args:
-        git_dir: what git keeps of the worktree.
+    git deletes them with the worktree.
     """
     return os.path.isdir(os.path.join(git_dir, "modules"))
 
 
 def stores(repository: Repository, paths: Collection[bytes] = ()) -> list[Repository]:
-    """Returns the repositories of submodules that belong to a repository, and to it alone; not those of submodules within them.
+    """Return the repositories of submodules of one repository, without nested ones.
 
     Args:
-        repository: seen from any of its worktrees.
-        paths: of submodules, whose own `.git` directories in a worktree are among them.
+        paths: submodules whose own `.git` directories in worktrees are included.
     """
-    found = [git_dir for place in _places(repository) for git_dir in _git_dirs(place)]
+    git_dirs = [git_dir for place in _places(repository) for git_dir in _git_dirs(place)]
     tops = [repository.worktree, *(path for _, path in administration.registered(repository))]
     if repository.is_linked:
         tops.append(administration.main_worktree(repository))
@@ -120,12 +109,12 @@ def stores(repository: Repository, paths: Collection[bytes] = ()) -> list[Reposi
         for path in paths:
             own = os.path.join(top, os.fsdecode(path), ".git")
             if is_plain(path) and not _is_through_link(top, path) and _is_git_dir(own):
-                found.append(own)
-    return [_kept(git_dir, repository.object_format) for git_dir in dict.fromkeys(found)]
+                git_dirs.append(own)
+    return [_kept(git_dir, repository.object_format) for git_dir in dict.fromkeys(git_dirs)]
 
 
 def _kept(git_dir: str, object_format: str) -> Repository:
-    """Returns a repository as seen from nowhere: where its `core.worktree` leads to may be gone, of which git would die."""
+    # Without a worktree: git would die if `core.worktree` leads to a missing directory.
     kept = Repository(git_dir, None, object_format)
     kept.git = Git(git_dir, git_dir)
     kept.cat_file = CatFile(kept.git)
@@ -133,20 +122,15 @@ def _kept(git_dir: str, object_format: str) -> Repository:
 
 
 def copied(around: Repository, kept: Repository, made: Repository, path: bytes, refs: Sequence[str]) -> Repository:
-    """Returns a copy of a submodule's repository for another worktree of the one around it, where git itself would put it. Offline.
+    """Copy a submodule's repository for another worktree, to where git would put it.
 
-    Objects are hard links: neither a gc nor the end of the other one takes any away.
+    Works offline. Objects are hard links: neither a gc nor the removal of the original affects
+    them.
 
     Args:
         around: the repository that the submodule belongs to.
-        kept: the submodule's, one of `stores` of that, or as it is checked out.
-        made: the other worktree.
-        path: of the submodule.
-        refs: patterns of refs that are copied besides branches, tags and remote-tracking branches.
-
-    Raises:
-        GitError: git cannot copy it.
-        WorktreeError: the directory cannot be made.
+        kept: the submodule's repository, from `stores` or as checked out.
+        refs: patterns of refs to copy besides branches, tags and remote-tracking branches.
     """
     inside = (os.path.relpath(kept.git_dir, place) for place in _places(around) if kept.git_dir.startswith(place + os.sep))
     final = os.path.join(made.git_dir, "modules", next(inside, os.fsdecode(path)))
@@ -168,20 +152,16 @@ def copied(around: Repository, kept: Repository, made: Repository, path: bytes, 
 
 
 def pairs(repository: Repository, git_dir: str) -> Iterator[tuple[str, Repository, Repository | None]]:
-    """Yields the repositories of submodules that a linked worktree has of its own, those within them too.
+    """Yield the repositories of submodules, also nested ones, of a linked worktree.
 
-    Args:
-        repository: the one around them, seen from any of its worktrees.
-        git_dir: what git keeps of the worktree.
-
-    Yields:
-        The name of each, the repository, and the one that is kept of the same submodule for the main worktree; None without one.
+    Yields: The name, the repository, and the main worktree's repository of the same submodule, if
+    any.
     """
     yield from _pairs(os.path.join(git_dir, "modules"), os.path.join(repository.common_dir, "modules"), "", repository.object_format)
 
 
 def within(one: Repository, other: Repository) -> Iterator[tuple[str, Repository, Repository | None]]:
-    """Yields the repositories of submodules within a submodule, as `pairs` does, each with its counterpart in another copy of that."""
+    """Yield nested repositories of a submodule with those of another copy, as `pairs`."""
     yield from _pairs(os.path.join(one.git_dir, "modules"), os.path.join(other.git_dir, "modules"), "", one.object_format)
 
 
@@ -194,23 +174,21 @@ def _pairs(place: str, beside: str, above: str, object_format: str) -> Iterator[
 
 
 def is_copy(repository: Repository, there: Repository, commit: str) -> bool:
-    """Tells whether a repository in the place of a submodule is one of that: git keeps it for one, or it has a commit of it.
+    """Return whether a repository in the place of a submodule belongs to it.
+
+    git keeps it for a submodule, or it has the commit.
 
     Args:
-        repository: the one around it.
+        repository: the repository around it.
         there: as `seen_from` returned it.
-        commit: of the submodule; "" for none.
+        commit: the commit of the submodule; "" for none.
     """
     is_kept = any(os.path.realpath(there.common_dir).startswith(os.path.realpath(place) + os.sep) for place in _places(repository))
     return is_kept or (bool(commit) and there.cat_file.info(f"{commit}^{{commit}}") is not None)
 
 
 def fetch(to: Repository, source: Repository, refs: Sequence[str]) -> None:
-    """Copies refs, under their names, from a repository on this machine into another one; those that are there stay as they are.
-
-    Raises:
-        GitError: they cannot be copied.
-    """
+    """Copy refs from a local repository under the same names; existing ones stay."""
     options = ("--quiet", "--no-tags", "--no-write-fetch-head", "--recurse-submodules=no")
     data = "".join(f"{ref}:{ref}\n" for ref in refs).encode()
     if refs:
@@ -218,7 +196,6 @@ def fetch(to: Repository, source: Repository, refs: Sequence[str]) -> None:
 
 
 def _copy_settings(kept: Repository, copy: Repository) -> None:
-    """Gives a copy the settings of a repository, remotes among them; what says how it is stored is the copy's own."""
     file = os.path.join(copy.git_dir, "config")
     copy.git.run("config", "--file", file, "--remove-section", "remote.origin", ok=(0, 128))
     copy.git.run("config", "--file", file, "core.bare", "false")
@@ -228,13 +205,14 @@ def _copy_settings(kept: Repository, copy: Repository) -> None:
         key, is_set, value = entry.partition(b"\n")
         section, _, rest = key.partition(b".")
         name, _, last = rest.rpartition(b".")
+        # How the copy is stored stays its own.
         if section == b"extensions" or key in _STORAGE:
             continue
         title = b'%s "%s"' % (section, _escaped(name)) if name else section
         text += b"[%s]\n\t%s" % (title, last) + (b' = "%s"\n' % _escaped(value).replace(b"\n", b"\\n") if is_set else b"\n")
     try:
-        with open(file, "ab") as written:
-            written.write(text)
+        with open(file, "ab") as config:
+            config.write(text)
     except OSError as error:
         raise WorktreeError(f"cannot write {file}: {error.strerror}") from None
 
@@ -244,18 +222,16 @@ def _escaped(value: bytes) -> bytes:
 
 
 def attach(kept: Repository, top: str) -> Repository | None:
-    """Makes a place that is empty the worktree of a repository that git keeps for a submodule, without any files.
+    """Make an empty place the worktree of a submodule's repository, without files.
 
     Args:
         kept: one of `stores`.
-        top: the place; it need not be there.
+        top: the place; it may be missing.
 
     Returns:
-        The repository as seen from there; None where something is there, or the repository has another worktree.
-
-    Raises:
-        GitError: git cannot write the configuration.
-        WorktreeError: the directory cannot be made.
+        The repository as seen from there; None if the place is not empty or the repository has
+        another
+        worktree.
     """
     there = _recorded(kept) or top
     is_elsewhere = os.path.realpath(there) != os.path.realpath(top) and os.path.lexists(os.path.join(there, ".git"))
@@ -273,42 +249,33 @@ def attach(kept: Repository, top: str) -> Repository | None:
 
 
 def _recorded(kept: Repository) -> str | None:
-    """Return where `core.worktree` of a repository leads to; None where it is not set."""
+    """Return the path in `core.worktree` of a repository; None if it is not set."""
     words = ("config", "--file", os.path.join(kept.git_dir, "config"), "core.worktree")
     own = os.fsdecode(kept.git.run(*words, ok=(0, 1)).out.removesuffix(b"\n"))
     return os.path.normpath(os.path.join(kept.git_dir, own)) if own else None
 
 
 def is_lost(kept: Repository) -> bool:
-    """Tell whether `core.worktree` of a submodule's repository leads to a place without it."""
+    """Return whether `core.worktree` of a submodule leads to a place without it."""
     there = _recorded(kept)
     return there is not None and not os.path.lexists(os.path.join(there, ".git"))
 
 
 def claim(kept: Repository, top: str) -> None:
-    """Point `core.worktree` of a submodule's repository to a place: by that git finds the files.
-
-    Raises:
-        GitError: git cannot write the configuration.
-    """
+    """Set `core.worktree` of a submodule's repository, by which git finds the files."""
     way = os.path.relpath(os.path.realpath(top), os.path.realpath(kept.git_dir))
     kept.git.run("config", "--file", os.path.join(kept.git_dir, "config"), "core.worktree", way)
 
 
 def _link(kept: Repository, top: str) -> None:
-    """Make the place of a submodule name its repository. A kill leaves nothing there: only an empty place is taken for one."""
     way = os.path.relpath(os.path.realpath(kept.git_dir), os.path.realpath(top))
+    # A kill must leave nothing there: only an empty place is taken for a submodule.
     scratch = os.path.join(kept.git_dir, administration.AWAY)
     atomic.write(os.path.join(top, ".git"), os.fsencode(f"gitdir: {way}\n"), scratch=scratch)
 
 
 def checked_out_at(repository: Repository, kept: Repository) -> bytes | None:
-    """Return the path at which a worktree has a submodule's repository; None where it has not.
-
-    Args:
-        repository: seen from the worktree.
-        kept: one of `stores`.
-    """
+    """Return the path at which a worktree has one of `stores` checked out, if any."""
     there = _recorded(kept)
     if there is None or repository.worktree is None:
         return None
@@ -320,19 +287,11 @@ def checked_out_at(repository: Repository, kept: Repository) -> bytes | None:
 
 
 def move(repository: Repository, kept: Repository, path: bytes, top: str) -> Repository:
-    """Move a submodule, with all that lies in it, to a place that is empty.
+    """Move a submodule, with all that lies in it, to an empty place.
 
     Args:
-        repository: seen from the worktree.
-        kept: the submodule's repository.
-        path: where it is checked out, as `checked_out_at` returned it.
-        top: where it is to be; it need not be there.
-
-    Returns:
-        The repository as seen from there.
-
-    Raises:
-        WorktreeError: it cannot be moved.
+        path: as `checked_out_at` returned it.
+        top: the new place; it may be missing.
     """
     worktree = repository.worktree or ""
     old = os.path.join(worktree, os.fsdecode(path))
@@ -350,7 +309,6 @@ def move(repository: Repository, kept: Repository, path: bytes, top: str) -> Rep
 
 
 def _reconnect(kept: Repository, old: str, top: str) -> None:
-    """Has a submodule that was moved, and those in it, and their repositories find each other."""
     for git_dir in _git_dirs(os.path.join(kept.git_dir, "modules")):
         with contextlib.closing(_kept(git_dir, kept.object_format)) as inner:
             below = os.path.relpath(_recorded(inner) or old, old)
@@ -362,59 +320,47 @@ def _reconnect(kept: Repository, old: str, top: str) -> None:
 
 
 def place(repository: Repository, path: bytes) -> str | None:
-    """Returns where a submodule is to be in a worktree; None where a path leads out of it, or through a link.
-
-    Args:
-        repository: seen from the worktree.
-        path: of the submodule.
-    """
+    """Return the place of a submodule; None if outside the worktree or behind a link."""
     if repository.worktree is None or not is_plain(path) or _is_through_link(repository.worktree, path):
         return None
     return os.path.join(repository.worktree, os.fsdecode(path))
 
 
 def holding(repository: Repository, path: bytes, ref: str) -> Repository | None:
-    """Returns the repository of a submodule that has a ref: the one that is checked out at its path, or one that is kept.
-
-    Args:
-        repository: seen from any of its worktrees.
-        path: of the submodule.
-        ref: full name of the ref.
-    """
+    """Return the repository of a submodule, checked out or kept, that has a ref."""
     here = seen_from(repository, path)
-    for one in (*([here] if here is not None else []), *stores(repository, [path])):
-        if has(one, ref):
-            return one
-        one.close()
+    for candidate in (*([here] if here is not None else []), *stores(repository, [path])):
+        if has(candidate, ref):
+            return candidate
+        candidate.close()
     return None
 
 
 def beside(repository: Repository, ref: str) -> Repository | None:
-    """Returns the repository of a submodule within a submodule that has a ref, where another worktree of the repository around both has it.
+    """Return the repository of a nested submodule in another worktree that has a ref.
 
-    Git clones a submodule anew for each linked worktree, and with it none of what is within the one that was there.
+    git clones a submodule again for each linked worktree, without the submodules nested in it.
 
     Args:
-        repository: the submodule, seen from any of its worktrees.
-        ref: full name of the ref.
+        repository: the submodule, as seen from any of its worktrees.
     """
     parts = repository.common_dir.split(os.sep)
-    for at in (number for number, part in enumerate(parts) if part == "modules"):
-        above = parts[: at - 2] if parts[at - 2] == "worktrees" else parts[:at]
+    for start in (number for number, part in enumerate(parts) if part == "modules"):
+        above = parts[: start - 2] if parts[start - 2] == "worktrees" else parts[:start]
         around = _kept(os.sep.join(above), repository.object_format)
         if not _is_git_dir(around.git_dir):
             continue
-        for twin in (os.path.join(place, *parts[at + 1 :]) for place in _places(around)):
+        for twin in (os.path.join(place, *parts[start + 1 :]) for place in _places(around)):
             for git_dir in _git_dirs(os.path.join(twin, "modules")) if twin != repository.common_dir else ():
-                one = _kept(git_dir, repository.object_format)
-                if has(one, ref):
-                    return one
-                one.close()
+                candidate = _kept(git_dir, repository.object_format)
+                if has(candidate, ref):
+                    return candidate
+                candidate.close()
     return None
 
 
 def is_held(repository: Repository, path: bytes, ref: str) -> bool:
-    """Tells whether some repository of a submodule has a ref. Args: as `holding`."""
+    """Return whether some repository of a submodule has a ref."""
     there = holding(repository, path, ref)
     if there is not None:
         there.close()
@@ -422,30 +368,30 @@ def is_held(repository: Repository, path: bytes, ref: str) -> bool:
 
 
 def has(repository: Repository, ref: str) -> bool:
-    """Tells whether a repository has a ref."""
+    """Return whether a repository has a ref."""
     if plain(repository, ref) is not None:
         return True
     return may_be_there(repository, ref) and repository.cat_file.info(ref) is not None
 
 
 def is_plain(path: bytes) -> bool:
-    """Tells whether a path leads from the top of a worktree to a place within it that git would take for one of a submodule."""
+    """Return whether git would take a path for one of a submodule in the worktree."""
     return not any(part.lower() in _ELSEWHERE for part in path.split(b"/")) and b"\0" not in path
 
 
 def is_submodule(repository: Repository, tree: str, path: bytes) -> bool:
-    """Tells whether a tree has a submodule at a path."""
-    found = leaf(repository, tree, path)
-    return found is not None and found[1] == GITLINK
+    """Return whether a tree has a submodule at a path."""
+    entry = leaf(repository, tree, path)
+    return entry is not None and entry[1] == GITLINK
 
 
 def of_tree(repository: Repository, tree: str) -> list[tuple[bytes, str]]:
-    """Returns the submodules of a tree or commit: path, and the commit of each."""
+    """Return the submodules of a tree or commit: path and commit of each."""
     return [(path, oid) for path, mode, oid in leaves(repository, tree) if mode == GITLINK]
 
 
 def unquoted(text: str) -> bytes:
-    """Returns the path that a document names, C-quoted where it is not UTF-8."""
+    """Return the path that a document names, C-quoted if it is not UTF-8."""
     data = os.fsencode(text)
     if len(data) > 1 and data[:1] == data[-1:] == b'"' and _OCTAL.search(data):
         path = _OCTAL.sub(lambda found: bytes([int(found[1], 8)]), data[1:-1])
@@ -457,20 +403,18 @@ def unquoted(text: str) -> bytes:
 
 
 def _places(repository: Repository) -> list[str]:
-    """Returns where git keeps repositories of submodules: for the main worktree, and for each linked one."""
     linked = administration.administration(repository)
     tops = (repository.common_dir, *(os.path.join(linked, name) for name in names_in(linked)))
     return [os.path.join(top, "modules") for top in tops]
 
 
 def _git_dirs(place: str) -> Iterator[str]:
-    """Yields the git directories below a directory; names of submodules may have slashes."""
     for name in names_in(place) if not os.path.islink(place) else ():
         path = os.path.join(place, name)
         if _is_git_dir(path):
             yield path
         elif os.path.isdir(path):
-            yield from _git_dirs(path)
+            yield from _git_dirs(path)  # names of submodules may have slashes
 
 
 def _is_git_dir(path: str) -> bool:

@@ -1,7 +1,8 @@
-"""A merge, cherry-pick, revert, rebase, am or bisect in progress, as what git keeps of it (gitrepository-layout(5)).
+"""Save and restore a merge, cherry-pick, revert, rebase, am or bisect in progress.
 
-Most of it are files of the worktree's administrative directory; a few are refs where refs are kept in a reftable, and `refs/bisect` and
-`refs/rewritten` are refs everywhere. All are kept as files, under the names they have where refs are files.
+git keeps most of its state (gitrepository-layout(5)) as files in the administrative directory.
+`refs/bisect` and `refs/rewritten` are refs; with reftables, a few more are. All are kept as files,
+under the names that they have where refs are files.
 """
 
 from __future__ import annotations
@@ -21,67 +22,61 @@ if TYPE_CHECKING:
     from gitckpt.git.repository import Repository
 
 
-# A merge, cherry-pick, revert, rebase, am or bisect in progress, as what git keeps of it (gitrepository-layout(5)).
-
-
 FILES = (
     *("MERGE_HEAD", "MERGE_MODE", "MERGE_MSG", "MERGE_RR", "SQUASH_MSG"),
     *("BISECT_ANCESTORS_OK", "BISECT_FIRST_PARENT", "BISECT_LOG", "BISECT_NAMES", "BISECT_START", "BISECT_TERMS"),
 )
 DIRECTORIES = ("sequencer", "rebase-merge", "rebase-apply")
+# Refs that belong to a single worktree.
 REFS = ("refs/bisect", "refs/rewritten")
-"""Refs that each worktree has of its own."""
 
 _TRACE = "ORIG_HEAD"
+# Exists during `git am`, which alone goes back to `ORIG_HEAD`. Otherwise, that ref is a trace of
+# the last move of HEAD, even by a `stash`.
 _AM = ("rebase-apply", "applying")
-"""What is there during an `am`. That alone goes back to `ORIG_HEAD`; otherwise it is a trace of what moved HEAD last, be it a `stash`."""
 
+# The remaining steps of a rebase, one per line.
 INSTRUCTIONS = "rebase-merge/git-rebase-todo"
-"""What a rebase has still to do, a line each."""
 
+# For a checkpoint that was fetched: git runs commands that these files name.
 FOREIGN = "the operation in progress is left out, as it was not captured in this repository"
-"""Said of a checkpoint that was fetched: git runs what these files name, as programs and in todo lists."""
 
 _REBASES = ("rebase-merge", "rebase-apply")
 _BRANCH = b"refs/heads/"
+# The content of `head-name` for a rebase that began on no branch.
 _DETACHED = b"detached HEAD\n"
-"""What `head-name` says of a rebase that was begun on no branch."""
 
 
 def collect(repository: Repository) -> dict[str, bytes]:
-    """Returns all that git keeps of the operation in progress: content by name.
-
-    Args:
-        repository: seen from the worktree.
-    """
-    found: dict[str, bytes] = {}
+    """Return the files and refs of the operation in progress: content by name."""
+    files: dict[str, bytes] = {}
     for name in FILES:
         path = os.path.join(repository.git_dir, name)
         if os.path.isfile(path):
-            found[name] = _content(path)
+            files[name] = _content(path)
     is_am = os.path.exists(os.path.join(repository.git_dir, *_AM))
     for name in PSEUDO_REFS:
         value = repository.pseudo_ref(name) if is_am or name != _TRACE else None
         if value is not None:
-            found[name] = value.encode("ascii") + b"\n"
+            files[name] = value.encode("ascii") + b"\n"
     for directory in DIRECTORIES:
         for parent, _, names in os.walk(os.path.join(repository.git_dir, directory)):
             for name in names:
                 path = os.path.join(parent, name)
-                found[os.path.relpath(path, repository.git_dir)] = _content(path)
+                files[os.path.relpath(path, repository.git_dir)] = _content(path)
     for ref, oid in _own_refs(repository).items():
-        found[ref] = oid.encode("ascii") + b"\n"
-    return found
+        files[ref] = oid.encode("ascii") + b"\n"
+    return files
 
 
 def holder_of(repository: Repository, objects: Objects, files: Mapping[str, bytes], head: str) -> str | None:
-    """Returns a commit that keeps every commit which an operation needs, written for the purpose; None where HEAD leads to them.
+    """Write a commit that keeps the commits that an operation needs.
 
-    Branches and reflogs that lead to them today may be gone when the operation is to go on.
+    Branches and reflogs that lead to them may be gone when the operation goes on. Return None if
+    HEAD leads to all of them.
 
     Args:
-        files: what `collect` returned.
-        head: what HEAD points to; "" on an unborn branch.
+        head: the commit of HEAD; "" on an unborn branch.
     """
     named = _tips(repository, _commits_named(repository, files), head)
     if not named:
@@ -95,16 +90,9 @@ def holder_of(repository: Repository, objects: Objects, files: Mapping[str, byte
 
 
 def bring_back(repository: Repository, files: Mapping[str, bytes]) -> None:
-    """Puts what `collect` returned into a worktree that has no operation in progress.
+    """Restore an operation in a worktree without one.
 
-    Only names and values that `collect` can return are written: they may come from a ref that was fetched.
-
-    Args:
-        repository: seen from the worktree.
-        files: content by name.
-
-    Raises:
-        WorktreeError: as `require_objects`; nothing was written.
+    Only names and values that `collect` can return are written: they may have been fetched.
     """
     require_objects(repository, files)
     for name, oid in _refs_in(files).items():
@@ -118,7 +106,7 @@ def bring_back(repository: Repository, files: Mapping[str, bytes]) -> None:
 
 
 def rebased_branch(files: Mapping[str, bytes]) -> str | None:
-    """Returns the branch, by its short name, that a rebase in progress moves when it ends or is given up; None where there is none."""
+    """Return the short name of the branch that a rebase moves at its end, if any."""
     for directory in _REBASES:
         words = files.get(f"{directory}/head-name", b"").split()
         if len(words) == 1 and words[0].startswith(_BRANCH):
@@ -127,12 +115,7 @@ def rebased_branch(files: Mapping[str, bytes]) -> str | None:
 
 
 def is_at_its_start(repository: Repository, files: Mapping[str, bytes]) -> bool:
-    """Tells whether the branch that a rebase is about is where it was when that began; of any other operation, that nothing has moved.
-
-    Args:
-        repository: seen from any of its worktrees.
-        files: what `collect` returned.
-    """
+    """Return whether a rebase's branch has not moved; True for other operations."""
     branch = rebased_branch(files)
     if branch is None:
         return True
@@ -142,37 +125,32 @@ def is_at_its_start(repository: Repository, files: Mapping[str, bytes]) -> bool:
 
 
 def would_move(files: Mapping[str, bytes], branch: str | None, source: str | None) -> bool:
-    """Tells whether to go on with an operation, or to give it up, moves a branch that it was not begun on.
+    """Return whether an operation would move a branch that it did not begin on.
 
-    A rebase commits to what HEAD points to, and takes it back to where it began; so do picks and `git am` (sequencer.c, builtin/am.c).
+    To continue or abort it moves HEAD: a rebase commits to what HEAD points to, and resets it on
+    abort; so do picks and `git am` (sequencer.c, builtin/am.c).
 
     Args:
-        files: what `collect` returned.
-        branch: what HEAD points to where it comes back; None where it is detached.
-        source: the branch that its checkpoint names; None where that was made with a detached HEAD.
+        branch: the branch of the restored HEAD; None if detached.
+        source: the branch that the checkpoint names; None if HEAD was detached.
     """
     moves = any(name.startswith(tuple(f"{directory}/" for directory in DIRECTORIES)) for name in files)
     return moves and branch is not None and branch != source
 
 
 def moves_nothing(repository: Repository, files: Mapping[str, bytes]) -> bool:
-    """Tells whether an operation may come back to the worktree of its branch as it was: the branch has not moved, or it is there as it is.
+    """Return whether an operation may be restored in the worktree of its branch.
 
-    Args:
-        repository: seen from the worktree.
-        files: what `collect` returned.
+    The branch has not moved since it began, or this very operation is in progress.
     """
     return is_at_its_start(repository, files) or collect(repository) == files
 
 
 def detached(repository: Repository, files: Mapping[str, bytes]) -> dict[str, bytes]:
-    """Returns an operation as one that was begun on no branch: whoever ends it, or gives it up, moves none, and comes back to none.
+    """Return an operation as if it had begun on no branch, so that its end moves none.
 
-    A rebase sets its branch back to where that was, whatever has become of it since, and others with it (git-rebase(1), `--update-refs`).
-
-    Args:
-        repository: seen from any of its worktrees.
-        files: what `collect` returned.
+    A rebase sets its branch and others (git-rebase(1), `--update-refs`), whatever happened to them
+    meanwhile.
     """
     found = {name: content for name, content in files.items() if name != "rebase-merge/update-refs"}
     for directory in _REBASES:
@@ -189,18 +167,14 @@ def detached(repository: Repository, files: Mapping[str, bytes]) -> dict[str, by
 
 
 def farewell(branch: str) -> str:
-    """Returns what is to be said of a rebase of a branch that was brought back detached."""
+    """Return the message about a rebase that was restored detached."""
     from gitckpt.model.arguments import shell_word
 
     return f"the rebase in progress moves no branch; to put what comes of it on {branch}: git branch --force {shell_word(branch)} HEAD"
 
 
 def require_objects(repository: Repository, files: Mapping[str, bytes]) -> None:
-    """Raises `WorktreeError` if something that the refs of an operation point to is missing.
-
-    Args:
-        files: what `collect` returned.
-    """
+    """Raise `WorktreeError` if an object that a ref of the operation names is missing."""
     for name, oid in _refs_in(files).items():
         if repository.cat_file.info(oid) is None:
             hint = "see what is wrong: git ckpt verify"
@@ -208,10 +182,9 @@ def require_objects(repository: Repository, files: Mapping[str, bytes]) -> None:
 
 
 def clear(repository: Repository) -> None:
-    """Ends the operation in progress without a trace; files and index stay as they are. A checkpoint must hold it.
+    """End the operation in progress without a trace; files and index stay.
 
-    Args:
-        repository: seen from the worktree.
+    A checkpoint must hold it.
     """
     for directory in DIRECTORIES:
         premises.discard(os.path.join(repository.git_dir, directory))
@@ -231,17 +204,17 @@ def _own_refs(repository: Repository) -> dict[str, str]:
 
 
 def _refs_in(files: Mapping[str, bytes]) -> dict[str, str]:
-    """Returns the refs among what `collect` returned, with what they point to; others than it can return are left out."""
-    found: dict[str, str] = {}
+    # Only refs that `collect` can return: the names may have been fetched.
+    refs: dict[str, str] = {}
     for name, content in sorted(files.items()):
         above = {name[:at] for at, character in enumerate(name) if character == "/"}
         is_ref = name in PSEUDO_REFS or (
-            name.startswith(tuple(f"{space}/" for space in REFS)) and _is_plain(name) and not above & found.keys()
+            name.startswith(tuple(f"{space}/" for space in REFS)) and _is_plain(name) and not above & refs.keys()
         )
         words = content.split()
         if is_ref and len(words) == 1 and len(words[0]) in (40, 64) and not words[0].strip(b"0123456789abcdef"):
-            found[name] = words[0].decode("ascii")
-    return found
+            refs[name] = words[0].decode("ascii")
+    return refs
 
 
 def _is_plain(name: str) -> bool:
@@ -249,24 +222,21 @@ def _is_plain(name: str) -> bool:
 
 
 def _tips(repository: Repository, commits: set[str], head: str) -> list[str]:
-    """Returns those of some commits to which neither HEAD nor another one of them leads.
-
-    Only what HEAD does not lead to is walked, as a history may be long, or damaged far below. Git is told by its input, as a long rebase
-    names more commits than a command takes words.
-    """
     if not commits or (len(commits) == 1 and not head):
         return [*commits]
+    # Walk only what HEAD does not lead to: the history may be long, or damaged far below.
+    # Use stdin: a long rebase names more commits than a command line holds.
     revs = "".join(f"{rev}\n" for rev in (*commits, *([f"^{head}"] if head else [])))
-    listed, led_to = set[str](), set[str]()
+    listed, parents_seen = set[str](), set[str]()
     for line in repository.git.run("rev-list", "--parents", "--stdin", data=revs.encode("ascii")).out.decode("ascii").splitlines():
         commit, *parents = line.split()
         listed.add(commit)
-        led_to.update(parents)
-    return sorted(commits & listed - led_to)
+        parents_seen.update(parents)
+    return sorted(commits & listed - parents_seen)
 
 
 def _commits_named(repository: Repository, files: Mapping[str, bytes]) -> set[str]:
-    """Returns the commits that the files name, in full or abbreviated, as todo lists do."""
+    # Todo lists abbreviate commits.
     words: set[str] = set()
     for name, content in files.items():
         if name in ("AUTO_MERGE", "MERGE_MSG", "MERGE_RR", "SQUASH_MSG", "BISECT_NAMES") or name.endswith(
@@ -275,8 +245,8 @@ def _commits_named(repository: Repository, files: Mapping[str, bytes]) -> set[st
             continue
         for line in content.decode("utf-8", "replace").splitlines():
             words |= {word for word in line.split()[:3] if 7 <= len(word) <= 64 and not word.strip("0123456789abcdef")}
-    found = [repository.cat_file.info(f"{word}^{{commit}}") for word in words]
-    return {commit[0] for commit in found if commit is not None}
+    commits = [repository.cat_file.info(f"{word}^{{commit}}") for word in words]
+    return {commit[0] for commit in commits if commit is not None}
 
 
 def _content(path: str) -> bytes:
@@ -284,54 +254,54 @@ def _content(path: str) -> bytes:
         return file.read()
 
 
-# Read which commits an amend, a rebase, am or filter-repo has rewritten.
+# Commits that amend, rebase, am or filter-repo has rewritten.
 
 
 _MERGING, _APPLYING = "rebase-merge", "rebase-apply"
 _MERGED, _APPLIED = os.path.join(_MERGING, "rewritten-list"), os.path.join(_APPLYING, "rewritten")
+# One for each backend of `git rebase`.
 _BEFORE = tuple(os.path.join(name, "orig-head") for name in (_MERGING, _APPLYING))
-"""One for each backend of `git rebase`."""
 
 _LARGEST = 8 << 20
+# In bytes: three million commits of 82 bytes each.
 _LARGEST_MAP = 256 << 20
-"""In bytes: three million commits, of 82 each."""
 
+# In bytes: a reflog line is much shorter.
 _LINES = 64 << 10
-"""In bytes: a line of a reflog is much shorter."""
 
 
 def amended(repository: Repository) -> list[tuple[str, str]]:
-    """Returns the commit that was amended just now, and the one in its place: what HEAD was and is; nothing where no reflog says it."""
+    """Return the commit that was just amended, and its replacement, by the reflog."""
     head = repository.cat_file.info("HEAD")
     old, new = (*_newest_of_reflog(repository).split()[:2], b"", b"")[:2]
     return _pairs([b"%s %s" % (old, new)]) if head and new == head[0].encode("ascii") else []
 
 
 def rebased(repository: Repository) -> list[tuple[str, str]]:
-    """Returns the commits of a rebase that ends just now, each with the one in its place."""
+    """Return the commits of a rebase that is just ending, each with its replacement."""
     return [*_noted(repository, _MERGED), *applied(repository)]
 
 
 def applied(repository: Repository) -> list[tuple[str, str]]:
-    """Returns what `rebased` does, of the apply backend alone: with it, the branch still is where it was when git tells of its end."""
+    """Return what `rebased` does, for the apply backend only."""
     return _noted(repository, _APPLIED)
 
 
 def has_moved(repository: Repository) -> bool:
-    """Tells whether HEAD is elsewhere, at the end of a rebase, than before it; where git has not noted that, it is taken to be."""
+    """Return whether an ending rebase moved HEAD; True if git did not record it."""
     head = repository.cat_file.info("HEAD")
     return head is None or head[0].encode("ascii") not in [_end(os.path.join(repository.git_dir, name), _LINES).strip() for name in _BEFORE]
 
 
 def branch(repository: Repository) -> str:
-    """Returns the branch that a rebase with the apply backend is about to come back to, which git notes down only where it had stopped."""
-    return _end(os.path.join(repository.git_dir, _APPLYING, "head-name"), _LINES).strip().decode("utf-8", "replace")  # as what HEAD says
+    """Return the branch of a rebase with the apply backend; "" if it never stopped."""
+    return _end(os.path.join(repository.git_dir, _APPLYING, "head-name"), _LINES).strip().decode("utf-8", "replace")  # decoded as HEAD is
 
 
 def filtered(repository: Repository) -> dict[str, str]:
     """Return the new commits by those that `git filter-repo` has rewritten.
 
-    "" stands for a commit that is gone.
+    "" stands for a dropped commit.
     """
     try:
         data = regular.content(os.path.join(repository.common_dir, "filter-repo", "commit-map"), _LARGEST_MAP, follow=False)
@@ -341,10 +311,10 @@ def filtered(repository: Repository) -> dict[str, str]:
 
 
 def is_last_patch(repository: Repository) -> bool:
-    """Tells whether `git am` has come to the last patch.
+    """Return whether `git am` has come to the last patch.
 
     Raises:
-        OSError, ValueError: git's own files do not say.
+        OSError, ValueError: git's files do not say.
     """
     numbers = []
     for name in ("next", "last"):
@@ -358,19 +328,17 @@ def _noted(repository: Repository, name: str) -> list[tuple[str, str]]:
 
 
 def _pairs(lines: list[bytes]) -> list[tuple[str, str]]:
-    found = [line.decode("ascii", "replace").split() for line in lines]
-    return [(old, new) for old, new in (pair for pair in found if len(pair) == 2) if ids.is_oid(old) and ids.is_oid(new)]
+    fields = [line.decode("ascii", "replace").split() for line in lines]
+    return [(old, new) for old, new in (pair for pair in fields if len(pair) == 2) if ids.is_oid(old) and ids.is_oid(new)]
 
 
 def _newest_of_reflog(repository: Repository) -> bytes:
-    """Returns the newest line of the reflog of HEAD, which begins with what HEAD was and is; nothing where there is none."""
     if repository.has_reftable:
         return repository.git.run("rev-parse", "--quiet", "HEAD@{1}", "HEAD", ok=(0, 1, 128)).out
     return _end(os.path.join(repository.git_dir, "logs", "HEAD"), _LINES).rstrip(b"\n").rpartition(b"\n")[2]
 
 
 def _end(path: str, size: int) -> bytes:
-    """Returns the end of a file, at most so many bytes; nothing where it is missing."""
     try:
         return regular.tail(path, size)
     except OSError:
