@@ -1,7 +1,7 @@
-"""The files of a checkpoint into the worktree one is in, after a safety checkpoint, and back and forth.
+"""Restore a checkpoint's files into the current worktree; undo and redo.
 
 Doors:
-    restorer: `restore`, `undo`, which takes one back, and `redo`.
-    undo: the steps that these two can take.
-    submodules: whether all that did not come back are some of these.
+    restorer: `restore`, `undo` and `redo`.
+    undo: the steps that `undo` and `redo` can take.
+    submodules: tells whether a restore failed for submodules only.
 """

@@ -1,4 +1,4 @@
-"""What a restore does for files that git by itself would not write as they were: which they are, and their bytes afterwards."""
+"""Restore files byte for byte where git's conversions would write other bytes."""
 
 from __future__ import annotations
 
@@ -23,37 +23,27 @@ _CRLF = b"\r\n"
 
 @dataclass(slots=True)
 class Exactness:
-    """Files that come back byte for byte."""
+    """The files whose bytes need care beyond what git writes."""
 
+    # Files whose bytes the snapshot holds: oids by path.
     raw: dict[bytes, str] = field(default_factory=dict)
-    """Those whose bytes the snapshot holds: oids by path."""
-
+    # Files that git stores identically on both sides while their bytes differ: current oids.
     alike: dict[bytes, str] = field(default_factory=dict)
-    """Those of which git stores the same here and there, and whose bytes differ: their oids here."""
-
+    # Files that already have the captured bytes: they stay, whatever the attributes say.
     same: set[bytes] = field(default_factory=set)
-    """Those whose bytes are here already: they stay, whatever git would make of them by other attributes."""
-
     is_within: Callable[[bytes], bool] = lambda _: True
-    """Tells whether the restore is about a path."""
-
+    # Paths that git writes, if `.gitattributes` is among them; it then affects other files.
     touched: Collection[bytes] | None = None
-    """What git itself writes, where attributes are among it: by these, it would write others otherwise than they are."""
-
+    # Files that git converts by the attributes that are in place before the restore.
     converted: set[bytes] = field(default_factory=set)
-    """Files that git converts by the attributes that are there before."""
-
+    # Options that make git write the captured line ends; empty if not needed or unknown.
     line_ends: tuple[str, ...] = ()
-    """Options by which git writes the captured line ends; () where none are needed, or known."""
-
+    # Files that git writes with the current settings although `line_ends` differ.
     coming: Collection[bytes] = ()
-    """The files that git writes by the settings of now, where `line_ends` are others."""
-
+    # The settings of the capture are unknown: files that git stores identically stay.
     is_unsure: bool = False
-    """Whether the settings of the capture are not known: then what git stores the same of stays."""
-
+    # Files that gitckpt has written itself, so that the index must be refreshed for them.
     written: set[bytes] = field(default_factory=set)
-    """What an index is to take note of, as somebody else than git has written it."""
 
 
 def plan(
@@ -63,17 +53,14 @@ def plan(
     differing: Iterable[Difference],
     is_within: Callable[[bytes], bool],
 ) -> Exactness:
-    """Returns what is to be done.
+    """Plan which files need their bytes written or checked.
 
     Args:
         repository: seen from the worktree.
-        found: what it holds; its `conversion` says which settings are those of now.
-        wanted: what it shall hold.
-        differing: what git writes or deletes.
-        is_within: tells whether the restore is about a path.
-
-    Raises:
-        WorktreeError: what is to come back cannot be read.
+        found: contents of the worktree; its `conversion` holds the current settings.
+        wanted: contents of the snapshot.
+        differing: files that git writes or deletes.
+        is_within: tells whether a path is part of the restore.
     """
     before, after = manifest.raw_of(repository, found), manifest.raw_of(repository, wanted)
     touched = {one.path: one.status != "D" for one in differing}
@@ -95,7 +82,7 @@ def plan(
             made.same.add(path)
             continue
         if path not in touched and path not in before:
-            continue  # it is to be skipped, and git leaves it away as well
+            continue  # a skipped file that is absent: git does not write it either
         if touched.get(path, True):
             made.raw[path] = oid
         if path not in touched:
@@ -110,7 +97,6 @@ def plan(
 
 
 def _oids_here(repository: Repository, paths: Collection[bytes]) -> dict[bytes, str]:
-    """Return the oids of the bytes of files as they are on the disk, where there is one."""
     contents = zip(paths, raw_files.bytes_of(repository, paths), strict=True)
     kind = repository.object_format
     return {path: object_id("blob", data, kind) for path, data in contents if data is not None}
@@ -122,16 +108,10 @@ def _changed_since(
     alike: Mapping[bytes, str],
     blobs: Mapping[bytes, str],
 ) -> dict[bytes, str]:
-    """Return the files that do not hold the bytes that were captured.
-
-    Args:
-        repository: seen from the worktree.
-        planned: says how they were written then; the others are added to its `same`.
-        alike: of which git stores the same, and writes something else by now: oids of their bytes.
-        blobs: what git stores, of all files.
-    """
+    # Returns the files of `alike` whose bytes differ from the captured ones;
+    # adds the others to `planned.same`.
     if planned.touched is not None and (planned.line_ends or planned.is_unsure):
-        return {}  # `bring_back` looks, once the attributes are there by which they were written
+        return {}  # `bring_back` decides once the captured attributes are in place
     if planned.is_unsure:
         planned.same.update(alike)
         return {}
@@ -147,24 +127,18 @@ def _changed_since(
 
 
 def missing(repository: Repository, planned: Exactness) -> list[tuple[bytes, str]]:
-    """Returns each path whose bytes are to come back, and are missing, and their oid."""
+    """Return path and oid of each raw file whose blob is missing."""
     return [(path, oid) for path, oid in planned.raw.items() if repository.cat_file.info(oid) is None]
 
 
 def prepare(index: PrivateIndex, planned: Exactness, configured: Configured, expected: str) -> Mapping[bytes, str]:
-    """Sees to it that the files of which git stores the same are as they were captured, before git writes the others.
-
-    Args:
-        index: private, lists the files of the worktree as they were captured.
-        planned: what is to be done.
-        configured: what git's configuration says of conversions.
-        expected: the tree that the files shall have.
+    """Check that no file of `planned.alike` has changed, before git writes.
 
     Returns:
-        What `bring_back` needs.
+        Oids of regular files by path, for `bring_back`.
 
     Raises:
-        BusyError: one has changed.
+        BusyError: a file has changed.
     """
     repository = index.repository
     has_any = planned.alike or planned.raw or planned.coming or planned.touched is not None
@@ -183,12 +157,10 @@ def prepare(index: PrivateIndex, planned: Exactness, configured: Configured, exp
 
 
 def bring_back(index: PrivateIndex, planned: Exactness, configured: Configured, blobs: Mapping[bytes, str]) -> None:
-    """Gives the files their bytes, after git has written what differs.
+    """Write the captured bytes after git has written what differs.
 
     Args:
         index: private, lists the files as git has written them.
-        planned: what is to be done.
-        configured: what git's configuration says of conversions.
         blobs: what `prepare` returned.
 
     Raises:
@@ -224,7 +196,7 @@ def _text(
     configured: Configured,
     paths: Sequence[bytes],
 ) -> set[bytes]:
-    """Return the files of which git converts line ends alone, where settings matter."""
+    # The files for which git converts line ends only; none where settings do not matter.
     if not (planned.line_ends or planned.is_unsure):
         return set()
     found = attributes.treatments(index, configured, paths)
@@ -232,7 +204,6 @@ def _text(
 
 
 def _is_same_text(data: bytes, other: bytes | None) -> bool:
-    """Tell whether two contents differ in line ends at most."""
     return other is not None and data.replace(_CRLF, b"\n") == other.replace(_CRLF, b"\n")
 
 
@@ -242,7 +213,7 @@ def _written(
     blobs: Mapping[bytes, str],
     options: Sequence[str] = (),
 ) -> dict[bytes, bytes | None]:
-    """Return what git writes for each of some files; links and submodules are left out."""
+    # Links and submodules are left out.
     files = [path for path in paths if path in blobs]
     wanted = [(blobs[path], path) for path in files]
     contents = conversion.written_by_git(index, wanted, is_filtered=False, options=options)
@@ -250,7 +221,7 @@ def _written(
 
 
 def _converted(index: PrivateIndex, planned: Exactness, configured: Configured, blobs: Mapping[bytes, str]) -> set[bytes]:
-    """Returns the files that git converts, and that it does not write by itself."""
+    # The files that git converts, and that the restore does not touch otherwise.
     apart = {*planned.raw, *planned.same, *(planned.touched or ())}
     paths = [path for path in blobs if path not in apart and planned.is_within(path)]
     found = attributes.treatments(index, configured, paths)

@@ -1,4 +1,4 @@
-"""What a restore would do, path by path, and what stands in its way."""
+"""Plan what a restore does to each path, and find what is in its way."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from typing import Any
 
 
-# What a restore would do, path by path, and what stands in its way.
+# Plan of files and index.
 
 
 ADD, CHANGE, DELETE, STAGE, MODE = "add", "change", "delete", "stage", "mode"
@@ -33,10 +33,11 @@ _KINDS = {"A": ADD, "D": DELETE, "M": CHANGE, "T": CHANGE}
 
 @dataclass(frozen=True, slots=True)
 class PathChange:
-    """What a restore does to one path.
+    """What a restore does to one path; directories end in a slash.
 
-    Its file is added, changed or deleted, only its mode is narrowed or is what it was ("mode"), or only its entry in the index
-    differs ("stage"). Directories without files end in a slash.
+    Attributes:
+        kind: "add", "change" or "delete" for a file; "mode" if only the permission bits change;
+            "stage" if only the index entry differs.
     """
 
     kind: str
@@ -45,68 +46,54 @@ class PathChange:
 
 @dataclass(slots=True)
 class Plan:
-    """What a restore does."""
+    """What a restore does to files and index."""
 
+    # Files to write or delete.
     files: list[Difference] = field(default_factory=list)
-    """Files to be written or deleted."""
-
+    # Whether the files equal those of the snapshot afterwards, without exception.
     is_whole: bool = True
-    """Whether the files are those of the snapshot afterwards, without exception."""
-
+    # A file and a directory of the same name are wanted: git did not make that tree.
     is_contradictory: bool = False
-    """Whether a file and a directory of one name are to be written, which only a tree that git did not make can ask for."""
-
+    # Submodules that were at another commit; they stay.
     submodules: list[Difference] = field(default_factory=list)
-    """Submodules that were at another commit; they stay."""
-
     exactness: Exactness = field(default_factory=Exactness)
-    """What comes back byte for byte, past git's conversions."""
-
     changes: list[PathChange] = field(default_factory=list)
+    # Existing files at paths to write that no capture holds yet.
     in_the_way: list[bytes] = field(default_factory=list)
-    """Files where others are to be written, which no capture holds yet."""
-
+    # Paths in the way that cannot be captured.
     obstacles: list[bytes] = field(default_factory=list)
-    """What is in the way and cannot be captured."""
-
+    # Lines for `PrivateIndex.put` that restore the entries of the wanted paths.
     index_lines: list[bytes] = field(default_factory=list)
-    """Lines for `PrivateIndex.put` that make the entries of the wanted paths those of the snapshot."""
-
+    # Untracked files that stay: the capture of the checkpoint did not look for such files.
     unknown: Collection[bytes] = ()
-    """Untracked files that stay, as nobody looked for any when the checkpoint was made."""
-
+    # Files that differ and stay: no checkpoint holds them, or they lie in a repository.
     untouched: list[bytes] = field(default_factory=list)
-    """Files that differ and stay: no checkpoint holds them, or a repository does."""
-
+    # Index lines that remove `.gitattributes` entries without a file; git would apply them to other
+    # files.
     rules_gone: list[bytes] = field(default_factory=list)
-    """Those lines that remove attributes of which there is an entry alone: git would go by it when it writes other files."""
-
+    # Paths marked skip-worktree, here or in the snapshot, that may stay absent.
     skipped: Collection[bytes] = ()
-    """Paths that are marked to be skipped, here or in the snapshot, and that may stay so."""
-
+    # Files to delete whose skip-worktree entries stay, with a content that no file had.
     absent: Collection[bytes] = ()
-    """Files to be deleted whose entries stay, marked to be skipped, with a content that no file had."""
-
+    # By flag: the wanted paths that get it, and those that lose it.
     flags: dict[str, tuple[Collection[bytes], Collection[bytes]]] = field(default_factory=dict)
-    """By flag, the wanted paths that get it, and those that lose it."""
 
     @property
     def written(self) -> set[bytes]:
-        """Paths of which git has to look anew, as an entry that stays knows a size that another conversion gave."""
+        """Return the paths that git must stat again.
+
+        An entry that stays may record the size of another conversion.
+        """
         coming = {one.path for one in self.files if one.status != "D"}
         return coming - self.exactness.raw.keys() | set(self.exactness.written)
 
     def without_file(self, repository: Repository) -> set[bytes]:
-        """Returns the paths of which only an entry tells, that are skipped and have no file now.
-
-        Args:
-            repository: seen from the worktree.
-        """
+        """Return the skipped paths that have an index entry but no file now."""
         top = os.fsencode(repository.worktree or "")
         return {path for path in self.skipped if not is_file(top, path)}
 
     def require_no_obstacle(self) -> None:
-        """Raises `WorktreeError` if something is in the way that no checkpoint would hold."""
+        """Raise `WorktreeError` if a path in the way is in no checkpoint."""
         if self.obstacles or self.in_the_way:
             names = [path.decode("utf-8", "replace") for path in [*self.obstacles, *self.in_the_way]]
             raise WorktreeError(
@@ -125,45 +112,40 @@ def make_plan(
     index: bool = True,
     stays: Callable[[bytes], bool] = lambda _: False,
 ) -> Plan:
-    """Returns what is to be done to a worktree.
+    """Plan how a worktree becomes that of a snapshot.
 
     Args:
-        repository: seen from the worktree.
-        found: what the worktree holds, and what HEAD points to ("" for nothing).
-        wanted: what it shall hold, and the commit that this is linked to.
+        found: contents of the worktree, and the commit of HEAD ("" for none).
+        wanted: contents of the snapshot, and its linked commit.
         paths: files and directories to which the restore is restricted; none for all.
-        written: files that are only there because of the restore which is taken back.
-        index: whether the entries of the paths come back as well.
-        stays: tells of a file that it is not touched.
+        written: files that exist only because of the restore that is undone.
+        index: whether the index entries of `paths` are restored as well.
+        stays: tells whether a file must not be touched.
     """
     return _Planner(repository, found, wanted, paths, written, index=index, stays=stays).plan
 
 
 def is_within(path: bytes, paths: Sequence[bytes]) -> bool:
-    """Tells whether a path is one of some files and directories, or lies in one; without any, all are meant."""
+    """Return whether a path is in one of `paths`; always if there are none."""
     return not paths or any(path == one or not one or path.startswith(one + b"/") for one in paths)
 
 
 def is_file(top: bytes, path: bytes) -> bool:
-    """Tells whether there is a file or a symlink, and not by way of another symlink.
-
-    Args:
-        top: of the worktree.
-        path: relative to it.
-    """
+    """Return whether a path is a file or symlink, not below another symlink."""
     whole = os.path.join(top, path)
     there = os.path.isfile(whole) or os.path.islink(whole)
     return there and not any(os.path.islink(os.path.join(top, parent)) for parent in _above(path))
 
 
 def missing(repository: Repository, found: Contents, wanted: Contents, commit: str, paths: Sequence[bytes]) -> set[bytes]:
-    """Returns files that a capture holds as the index has them, and that are not there; in a sparse checkout only those that may come.
+    """Return files that a capture took from the index and that do not exist.
+
+    In a sparse checkout, only those that the restore may write.
 
     Args:
-        repository: seen from the worktree.
-        found: what was captured.
-        wanted: what it shall hold.
-        commit: the one that this is linked to.
+        found: contents of the worktree.
+        wanted: contents of the snapshot.
+        commit: the linked commit of the snapshot.
         paths: files and directories to which the restore is restricted; none for all.
     """
     skipped = set(found.flags.get(SKIPPED, ()) if found.sparse is not None else ())
@@ -178,12 +160,11 @@ def missing(repository: Repository, found: Contents, wanted: Contents, commit: s
 
 
 def require_paths(repository: Repository, sides: Sequence[tuple[Contents, str]], paths: Sequence[bytes], checkpoint: str) -> None:
-    """Raises `NotFoundError` if one of some paths is neither here nor in a checkpoint.
+    """Raise `NotFoundError` if a path is neither here nor in the checkpoint.
 
     Args:
-        repository: seen from the worktree.
-        sides: what is here, and what HEAD points to ("" for nothing); what the checkpoint holds, and the commit that it is linked to.
-        paths: files and directories, relative to the top.
+        sides: contents and commit of the worktree, then of the checkpoint.
+        paths: relative to the top of the worktree.
         checkpoint: its id.
     """
     named = [path for path in paths if path]
@@ -258,16 +239,14 @@ class _Planner:
         self.plan.changes.sort(key=lambda change: change.path)
 
     def _not_known_then(self, differing: list[Difference], before: str) -> set[bytes]:
-        """Returns the untracked files that would be deleted, but of which the snapshot says nothing.
-
-        It looked at no untracked file, or its rules ignore them.
-        """
+        # Untracked files that would be deleted although the snapshot says nothing about them: its
+        # capture looked for no untracked files, or its rules ignore them.
         if not self._wanted.is_of_commit and not any(os.path.basename(one.path) == ignore.RULES for one in differing):
             return set()
         untracked = {one.path for one in diff.differences(self._repository, before, self._found.files) if one.status == "A"}
         untracked -= self._staged_apart(self._found)
         written = {one.path for one in differing if one.status != "D"}
-        untracked -= {parent for path in written for parent in _above(path)}  # what is to be written needs their place
+        untracked -= {parent for path in written for parent in _above(path)}  # a file to write needs their place
         gone = [one.path for one in differing if one.status == "D" and one.path in untracked and written.isdisjoint(_above(one.path))]
         if self._wanted.is_of_commit:
             self.plan.unknown = gone
@@ -278,26 +257,24 @@ class _Planner:
         return ignore.ignored_by(self._repository, rules, gone)
 
     def _fileless(self, after: str) -> set[bytes]:
-        """Returns paths of the wanted index, among them all without a file in the snapshot; `after` is the tree of the wanted entries."""
+        # `after` is the tree of the wanted index entries; the result includes entries without a
+        # file.
         differing = diff.differences(self._repository, after, self._wanted.files, self._paths)
         return {one.path for one in differing if one.status == "D" and not one.is_submodule} | self._staged_apart(self._wanted)
 
     def _staged_apart(self, contents: Contents) -> set[bytes]:
-        """Returns the paths of an index that the tree of its entries lacks: those in conflict, and those added in intent only."""
+        # `write-tree` leaves out entries in conflict and entries added with intent-to-add.
         return {*self._conflicts(contents), *filter(self._is_wanted, contents.flags.get(INTENT, ()))}
 
     def _look_for_ignored(self, fileless: Collection[bytes]) -> None:
-        """Notes ignored files that would become tracked: the wanted index has their paths, and the snapshot no file."""
+        # Ignored files that would become tracked: the wanted index has them, the snapshot no file.
         planned = {one.path for one in self.plan.files}
         there = [path for path in sorted(fileless) if path not in planned and self._is_file(path)]
         known = present(self._repository, self._found.files, there)
         self.plan.in_the_way += [path for path in there if path not in known]
 
     def _absent(self) -> set[bytes]:
-        """Returns the files that are here, and were not there, as their entries were to be skipped.
-
-        In a checkout with other patterns of its own, these decide.
-        """
+        # Files that exist here but not in the snapshot, where their entries are skipped.
         if self._wanted.sparse is not None and self._wanted.sparse != self._found.sparse:
             return set()
         plain = filter(stays_within, self._wanted.away)
@@ -305,11 +282,9 @@ class _Planner:
         return set(there) & present(self._repository, self._found.files, there)
 
     def _skipped(self, after: str) -> set[bytes]:
-        """Returns the paths whose files stay away; `after` is the tree of the wanted entries.
-
-        Where the patterns are the same, they are those that stayed away then. What is skipped here by other ones, but was there and
-        differed from its entry, is not among them: the entry does not hold it.
-        """
+        # Paths whose files stay away. With the same patterns, these are the ones of the snapshot. A
+        # path that is skipped here, but existed then and differed from its entry, is not among
+        # them: the entry does not hold its content.
         wanted = set(self._wanted.away)
         if self._found.sparse is None or self._found.sparse == self._wanted.sparse:
             return wanted
@@ -319,7 +294,6 @@ class _Planner:
         return wanted | found
 
     def _plan_index(self, staged: Sequence[Difference], fileless: Collection[bytes]) -> None:
-        """Plans the entries of the index: those of the merged stage that differ, conflicts on either side, and flags."""
         before, after = (self._conflicts(contents) for contents in (self._found, self._wanted))
         unmerged = {path for path in before.keys() | after.keys() if before.get(path) != after.get(path)}
         deleted = {one.path for one in self.plan.files if one.status == "D"}.intersection(fileless).difference(self.plan.absent)
@@ -338,10 +312,8 @@ class _Planner:
             self.plan.index_lines += after.get(path, [])
 
     def _plan_flags(self, staged: Collection[bytes], deleted: Collection[bytes]) -> None:
-        """Plans the flags of entries; those that are written anew lose theirs by that (git-update-index(1), `--index-info`).
-
-        An entry of which the file goes may still be marked: git takes the mark off, where there is a file, only when it writes the index.
-        """
+        # Rewritten entries lose their flags (git-update-index(1), `--index-info`). The entry of a
+        # deleted file may still be marked: git clears skip-worktree only when it writes the index.
         for flag in (INTENT, ASSUMED, SKIPPED):
             before = {path for path in self._found.flags.get(flag, ()) if self._is_wanted(path)}
             after = {path for path in self._wanted.flags.get(flag, ()) if self._is_wanted(path)}
@@ -353,12 +325,10 @@ class _Planner:
                 self.plan.flags[flag] = (sorted(after - stays), sorted(before - after))
 
     def _without_file_then(self) -> list[bytes]:
-        """Returns the entries that are to be skipped in a sparse checkout afterwards: those without a file."""
         planned = {one.path: one.status != "D" for one in self.plan.files}
         return [path for path in sorted(self.plan.skipped) if not planned.get(path, self._is_file(path))]
 
     def _conflicts(self, contents: Contents) -> dict[bytes, list[bytes]]:
-        """Returns the lines of the entries in conflict, by path."""
         found: dict[bytes, list[bytes]] = {}
         for line in manifest.conflicts(self._repository, contents):
             path = line.partition(b"\t")[2]
@@ -388,7 +358,6 @@ class _Planner:
         (self.plan.in_the_way if os.path.isfile(whole) or os.path.islink(whole) else self.plan.obstacles).append(path)
 
     def _is_blocked(self, path: bytes, gone: Collection[bytes]) -> bool:
-        """Tells whether a file or link is where a directory is needed; notes it, unless it is to be deleted."""
         for parent in _above(path):
             whole = os.path.join(self._top, parent)
             if os.path.islink(whole) or (os.path.lexists(whole) and not os.path.isdir(whole)):
@@ -411,43 +380,40 @@ def _deletion(path: bytes, tree: str) -> Difference:
 
 
 def _require_relative(differing: Iterable[Difference]) -> None:
-    """Raises `WorktreeError` if a path leads out of the worktree: trees may have been fetched. What else git refuses is for git to say."""
+    # Trees may have been fetched. git itself refuses other bad paths.
     for one in differing:
         if not stays_within(one.path):
             raise WorktreeError(f"the files are not to be trusted, as one has the path {one.path!r}", hint="look at it: git fsck")
 
 
 def _above(path: bytes) -> list[bytes]:
-    """Returns the directories above a path, without the top."""
     parts = path.split(b"/")
     return [b"/".join(parts[:count]) for count in range(1, len(parts))]
 
 
-# Directories without files, and narrow modes: what a restore makes and changes of them, and what an undo takes back.
+# Directories without files, and narrow modes.
 
 
+# State keys of a safety checkpoint: directories that the restore made, modes that it narrowed.
 _MADE, _NARROWED = "directories", "modes"
-"""Keys in the state of a safety checkpoint: what the restore made, and what may more than it left it."""
 
 
 @dataclass(slots=True)
 class Shape:
-    """What is done beside the files. Directories end in a slash where people see them."""
+    """Changes of directories and modes; in `changes`, directories end in a slash."""
 
+    # Directories that must exist.
     directories: Collection[bytes] = ()
-    """That shall be there."""
-
     modes: Mapping[bytes, int] = field(default_factory=dict)
+    # Directories to remove if they are empty.
     removed: Collection[bytes] = ()
-    """That go, where they are empty."""
-
     widened: Mapping[bytes, int] = field(default_factory=dict)
     changes: Sequence[PathChange] = ()
+    # What `undo` needs, for the state of the safety checkpoint.
     state: Mapping[str, Any] = field(default_factory=dict)
-    """For the safety checkpoint: what `undo` has to know."""
 
     def apply(self, repository: Repository) -> bool:
-        """Does it; tells whether there was anything to do. Raises `WorktreeError` where a path is not to be trusted, or cannot be made."""
+        """Apply the changes; return whether there were any."""
         top = repository.worktree or ""
         layout.remove_empty(top, self.removed)
         layout.widen(top, self.widened)
@@ -458,15 +424,14 @@ class Shape:
 def plan(
     repository: Repository, wanted: Contents, files: Plan, paths: Sequence[bytes], *, undone: Mapping[str, Any], captured: Collection[bytes]
 ) -> Shape:
-    """Returns what is to be done beside the files.
+    """Plan the changes of directories without files and of narrow modes.
 
     Args:
-        repository: seen from the worktree.
-        wanted: what it shall hold.
-        files: what is to be done to the files.
+        wanted: contents of the snapshot.
+        files: the plan for the files; obstacles are added to it.
         paths: files and directories to which the restore is restricted; none for all.
-        undone: the state of the safety checkpoint whose restore is taken back; empty for a restore.
-        captured: the directories without files that the safety checkpoint will hold.
+        undone: state of the safety checkpoint whose restore is undone; empty for a restore.
+        captured: directories without files that the safety checkpoint will hold.
     """
     made = [path for path in map(_path, undone.get(_MADE, ())) if layout.is_plain(path)]
     widened = {_path(name): int(mode) & 0o777 for name, mode in dict(undone.get(_NARROWED, {})).items()}
@@ -483,7 +448,7 @@ def plan(
     kept = layout.with_above(directories)
     gone = {one.path for one in files.files if one.status == "D"}
     files.obstacles += [path for path in sorted(kept - gone) if _is_in_the_way(os.path.join(os.fsencode(top), path))]
-    within = (path for one in hollow for path in _within(os.fsencode(top), one))  # git takes such an entry for one that is not skipped
+    within = (path for one in hollow for path in _within(os.fsencode(top), one))  # git clears skip-worktree where something exists
     made = list(dict.fromkeys([*made, *within]))
     removed = [path for path in made if path not in kept and os.path.isdir(os.path.join(os.fsencode(top), path))]
     widened = {path: mode for path, mode in widened.items() if path not in touched and path not in modes}
@@ -501,12 +466,11 @@ def plan(
 
 
 def _within(top: bytes, path: bytes) -> list[bytes]:
-    """Returns a directory, and those in it."""
     return [os.path.relpath(parent, top) for parent, _, _ in os.walk(os.path.join(top, path))]
 
 
 def _is_hollow(path: bytes, top: bytes, captured: Collection[bytes]) -> bool:
-    """Tells whether there is a directory that holds at most others, and that a capture has: not that of a submodule."""
+    # A captured directory that holds only directories; the directory of a submodule does not count.
     whole = os.path.join(top, path)
     if not os.path.isdir(whole) or os.path.islink(whole) or any(names for _, _, names in os.walk(whole)):
         return False
@@ -514,7 +478,6 @@ def _is_hollow(path: bytes, top: bytes, captured: Collection[bytes]) -> bool:
 
 
 def _narrower(top: str, modes: Mapping[bytes, int]) -> set[bytes]:
-    """Returns which files and directories may less than they may again."""
     found = set()
     for path, mode in modes.items():
         whole = os.path.join(os.fsencode(top), path)
@@ -540,7 +503,7 @@ def _is_text(path: bytes) -> bool:
 
 
 def as_text(path: bytes) -> str | bytes:
-    """Returns a path as text where it is UTF-8: people look at states."""
+    """Return a path as text if it is UTF-8: people read the state of checkpoints."""
     try:
         return path.decode("utf-8")
     except UnicodeDecodeError:

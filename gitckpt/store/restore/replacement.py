@@ -1,4 +1,7 @@
-"""Files that git replaces. Where a filter fails, it stops in the middle: the next attempt goes on from there, and completes it later."""
+"""Let git replace the files of a worktree.
+
+git stops in the middle if a filter fails. The next attempt goes on from there.
+"""
 
 from __future__ import annotations
 
@@ -30,31 +33,30 @@ if TYPE_CHECKING:
     from gitckpt.model.checkpoint import Omitted
     from gitckpt.store.snapshot.capture import Captured
 
+# Seconds; git compares timestamps in whole seconds.
 _LATER = 2.0
-"""In seconds: git compares whole ones."""
 
 _NOT_UP_TO_DATE = re.compile(r"not uptodate|would be (?:overwritten|removed|lost)")
 
 
 def changed(what: str) -> BusyError:
-    """Returns the error that says of files that somebody has changed them meanwhile."""
+    """Return the error for files that changed during the restore."""
     return BusyError(f"a file changed while it was to be replaced: {what}", hint="look at git status, then run the command again")
 
 
 def is_out_of_date(error: GitError) -> bool:
-    """Tells whether git found a file that is not as its index says."""
+    """Return whether git found a file that differs from its index entry."""
     return _NOT_UP_TO_DATE.search(error.stderr) is not None
 
 
 def list_files(index: PrivateIndex, captured: Captured) -> None:
-    """Has an index list the files as they were captured, where the capture has left that to whoever needs it.
+    """Add the captured files to the index if the capture left that out.
 
     Args:
         index: private, in which they were captured.
-        captured: what was found.
 
     Raises:
-        BusyError: a file has changed meanwhile.
+        BusyError: a file has changed.
     """
     if not captured.unlisted:
         return
@@ -69,13 +71,9 @@ def list_files(index: PrivateIndex, captured: Captured) -> None:
 
 
 def in_place_of_files(repository: Repository, omitted: Collection[Omitted], tree: str, paths: Sequence[bytes]) -> list[bytes]:
-    """Returns the pipes, sockets and devices where a tree has something: a capture takes the tracked file to be there as the index has it.
+    """Return the pipes, sockets and devices that are where a tree has a file.
 
-    Args:
-        repository: seen from the worktree.
-        omitted: what a capture has left out.
-        tree: of the files that are to be there.
-        paths: files and directories to which the restore is restricted.
+    A capture takes such a tracked file from the index, as if it existed.
     """
     top = os.fsencode(repository.worktree or "")
     found = [path for path in (modules.unquoted(entry.path) for entry in omitted) if is_within(path, paths)]
@@ -93,14 +91,17 @@ def _is_special(path: bytes) -> bool:
 
 
 def take_out(index: PrivateIndex, absent: Collection[bytes], wanted: str) -> str:
-    """Takes entries out of which no file is there, so that git writes what is missing; returns the tree of the files that are there.
+    """Remove entries without a file, so that git writes the missing files.
 
-    Attributes that are not wanted stay until git itself takes them out, with what it writes: until then, other files are as they say.
+    Attributes that are not wanted stay until git removes them: other files depend on them.
 
     Args:
-        index: lists the files as they are, and entries of others.
-        absent: those.
-        wanted: the tree of all files as they shall be.
+        index: lists the files as they are, and the entries in `absent`.
+        absent: paths of entries without a file.
+        wanted: the tree to restore.
+
+    Returns:
+        The tree of the files that exist.
     """
     rules = [path for path in absent if os.path.basename(path) == attributes.FILE]
     later = set(rules) - present(index.repository, wanted, rules)
@@ -114,16 +115,16 @@ def take_out(index: PrivateIndex, absent: Collection[bytes], wanted: str) -> str
 
 
 def take_away(index: PrivateIndex, files: Mapping[bytes, str]) -> None:
-    """Remove files that git cannot convert, and so would not replace.
+    """Remove files that git cannot convert and therefore would not replace.
 
-    A checkpoint holds them.
+    The safety checkpoint holds them.
 
     Args:
-        index: has entries for them, which go as well.
+        index: has entries for them, which are removed as well.
         files: oids of their bytes, by path.
 
     Raises:
-        BusyError: one has changed meanwhile.
+        BusyError: a file has changed.
     """
     if not files:
         return
@@ -138,20 +139,19 @@ def take_away(index: PrivateIndex, files: Mapping[bytes, str]) -> None:
 
 
 def replace_files(index: PrivateIndex, files: Sequence[Difference], before: str, expected: str) -> list[bytes]:
-    """Lets git replace the files; it looks at all of them before it touches the first.
+    """Let git replace files; it checks all of them before it writes the first.
 
     Args:
         index: lists the files as they are.
-        files: those to be replaced.
-        before: the tree of all files as they are.
-        expected: the tree of all files as they shall be.
+        before: the current tree of all files.
+        expected: the tree to restore.
 
     Returns:
-        The files that are there only as git stores them, because a filter fails.
+        The files that stay unfiltered because a filter fails.
 
     Raises:
-        GitError: git refused, and `is_out_of_date` says whether because a file has changed; or it could not write.
-        BusyError: a file has changed meanwhile.
+        GitError: git refused (see `is_out_of_date`) or could not write.
+        BusyError: a file has changed.
     """
     replace_them = (*PARALLEL, "read-tree", "-m", "-u", "--no-sparse-checkout", expected)
 
@@ -161,7 +161,7 @@ def replace_files(index: PrivateIndex, files: Sequence[Difference], before: str,
         except GitError as error:
             if not is_out_of_date(error):
                 raise
-            index.refresh()  # a file that was only touched is none that changed
+            index.refresh()  # a file that was only touched has not changed
             index.git(*options, *replace_them)
 
     coming = {one.path: one.new for one in files if one.status != "D"}
@@ -173,14 +173,7 @@ def replace_files(index: PrivateIndex, files: Sequence[Difference], before: str,
 
 
 def pending(repository: Repository, wanted: str, touched: Collection[bytes], paths: Sequence[bytes]) -> HeldBack:
-    """Returns the files that are as they shall be, but only as git stores them.
-
-    Args:
-        repository: seen from the worktree.
-        wanted: the tree of all files as they shall be.
-        touched: paths that are replaced anyway.
-        paths: files and directories that are to be looked at; none for all.
-    """
+    """Return the files that are up to date but still unfiltered."""
     held = unfiltered.held(repository)
     if not held:
         return {}
@@ -190,15 +183,7 @@ def pending(repository: Repository, wanted: str, touched: Collection[bytes], pat
 
 
 def complete(repository: Repository, pending: HeldBack) -> list[bytes]:
-    """Completes files that are there only as git stores them, and returns those that stay so.
-
-    Args:
-        repository: seen from the worktree.
-        pending: which.
-
-    Raises:
-        WorktreeError: one could not be written.
-    """
+    """Filter files that are still unfiltered; return those whose filter fails."""
     try:
         return unfiltered.completed(repository, pending) if pending else []
     except GitError as error:
@@ -206,17 +191,7 @@ def complete(repository: Repository, pending: HeldBack) -> list[bytes]:
 
 
 def _take_note(index: PrivateIndex, paths: Collection[bytes], before: str, expected: str) -> None:
-    """Has an index list files as they are now.
-
-    Args:
-        index: lists them as they were before.
-        paths: what was to be replaced.
-        before: the tree of the files as they were.
-        expected: the tree of the files as they shall be.
-
-    Raises:
-        BusyError: a file is neither as it was nor as it shall be: somebody has changed it meanwhile.
-    """
+    # Lists the files in the index as they are now.
     repository = index.repository
     top = os.fsencode(repository.worktree or "")
     there = [path for path in paths if _is_file(top, path)]
@@ -230,21 +205,14 @@ def _take_note(index: PrivateIndex, paths: Collection[bytes], before: str, expec
         raise BusyError(
             f"files changed while they were replaced: {first_of(changed)}", hint="go back to what was there before: git ckpt undo"
         )
-    # Of a file as young as the index, git would look at the content, with the filter off this time: it would seem to have changed.
+    # git compares the content of a file as young as the index. With the filter off it would
+    # seem changed.
     later = time.time() + _LATER
     os.utime(index.path, (later, later))
 
 
 def _read(index: PrivateIndex, paths: Sequence[bytes], expected: str) -> None:
-    """Read files into an index.
-
-    A file behind a filter that fails is read only if it is as git stores it. Else its entry stays.
-
-    Args:
-        index: lists them as they were.
-        paths: of the files.
-        expected: the tree of the files as they shall be.
-    """
+    # A file behind a failing filter is read only if it is as git stores it; else its entry stays.
     words = ("update-index", "--add", "--replace", "-z", "--stdin")
     try:
         index.git(*words, data=b"".join(path + b"\0" for path in paths))

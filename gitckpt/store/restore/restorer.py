@@ -1,6 +1,7 @@
-"""Restore: puts the files of a checkpoint into the worktree one is in, after a safety checkpoint; and takes that back.
+"""Restore a checkpoint into the current worktree; undo and redo restores.
 
-Only paths that differ are touched, by git, which refuses where a file changed since it was captured. HEAD never moves.
+git writes only paths that differ, and refuses where a file has changed since it was captured.
+HEAD never moves.
 """
 
 from __future__ import annotations
@@ -60,7 +61,7 @@ if TYPE_CHECKING:
     Announce = Callable[[Sequence[str]], None]
 
 
-# Where HEAD is, and where the files of a checkpoint are from: what is to be known before the two are mixed, and afterwards.
+# Position of HEAD and of the checkpoint.
 
 
 _ENDS = {
@@ -75,12 +76,12 @@ _ENDS = {
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """Where somebody works.
+    """The commit, branch and operation in progress of a worktree.
 
     Attributes:
-        commit: full oid of what HEAD points to; "" before the first commit.
-        branch: short name of the branch; None where HEAD is detached.
-        operation: the merge, rebase, … in progress; None where there is none.
+        commit: full oid of HEAD; "" before the first commit.
+        branch: short name; None if HEAD is detached.
+        operation: the merge, rebase, … in progress; None if there is none.
     """
 
     commit: str
@@ -93,24 +94,24 @@ class Position:
 
 
 def of(checkpoint: Checkpoint) -> Position:
-    """Returns where a checkpoint was recorded."""
+    """Return the position at which a checkpoint was recorded."""
     files = checkpoint.worktree
     return Position(checkpoint.git_sha, checkpoint.branch, files.operation if files else None)
 
 
 @dataclass(frozen=True, slots=True)
 class Gap:
-    """What there is between where HEAD is and where the files of a checkpoint are from.
+    """The difference between HEAD and the position of the restored checkpoint.
 
     Attributes:
-        head: where HEAD is, and stays.
+        head: the position of HEAD, which stays.
         source: where the checkpoint was recorded.
-        changes_operation: whether the operation in progress becomes that of the checkpoint, and is another one.
-        is_partial: whether only some paths come back.
-        would_move: whether the checkpoint's operation would move the branch here, and is left out for that.
-        is_foreign: whether it was captured elsewhere: no operation comes back, which is told otherwise.
-        elsewhere: the command that opens a worktree where the checkpoint was recorded.
-        back: the command that takes it back.
+        changes_operation: whether the operation in progress is replaced by that of the checkpoint.
+        is_partial: whether only some paths are restored.
+        would_move: whether the checkpoint's operation is left out because it would move the branch.
+        is_foreign: whether it was captured in another repository; its operation is left out.
+        elsewhere: the command that opens a worktree at the checkpoint's commit.
+        back: the command that undoes the restore.
     """
 
     head: Position
@@ -123,7 +124,7 @@ class Gap:
     back: str
 
     def sentences(self) -> Sequence[str]:
-        """Return what to say before the files come, a sentence each; nothing without a gap."""
+        """Return the sentences to show before the restore; none without a gap."""
         return [*self._of_commit(), *self._of_operation()]
 
     def _of_commit(self) -> list[str]:
@@ -166,12 +167,7 @@ def _end(operation: str) -> str:
 
 
 def require_source(store: Checkpoints, checkpoint: Checkpoint) -> None:
-    """Raises `WorktreeError` if there is no worktree to put the files of a checkpoint into, or they are not there.
-
-    Args:
-        store: of the worktree.
-        checkpoint: whose files are to come back.
-    """
+    """Raise `WorktreeError` without a worktree, or without files to restore."""
     files = checkpoint.worktree
     short = checkpoint.id[: ids.SHORT]
     if store.repository.worktree is None:
@@ -185,28 +181,27 @@ def require_source(store: Checkpoints, checkpoint: Checkpoint) -> None:
         )
 
 
-# What became of a restore, and what else a person should know of it.
+# Result and remarks.
 
 
+# How many omitted paths a remark names.
 _FEW = 3
-"""So many of the paths that were left out are named."""
 
 
 @dataclass(frozen=True, slots=True)
 class Restored:
-    """What became of a restore.
+    """The result of a restore.
 
     Attributes:
-        checkpoint: id of the one whose files these are.
-        changes: what was done, or would be, path by path.
-        safety: id of the checkpoint that holds what was there before; None where nothing was to be done.
-        remarks: what else the person should know, a sentence each; what the checkpoint left out and is missing here among it.
-        head: where HEAD is, and stays.
+        checkpoint: id of the restored checkpoint.
+        changes: what was or would be done, path by path.
+        safety: id of the checkpoint of the previous state; None if nothing was done.
+        remarks: further sentences for the user, for example about files that the checkpoint omits.
+        head: the position of HEAD, which stays.
         source: where the checkpoint was recorded.
-        apart: what it means that the two are not the same, a sentence each, as it was told before the act; empty where they are,
-            and where nothing was to be done.
-        unfiltered: files that are there only as git stores them, because a filter fails; to restore them again completes them.
-        kept: files that stay, as no checkpoint can hold their content: the reason by path.
+        apart: sentences about the difference between `head` and `source`.
+        unfiltered: files left as git stores them as a filter fails; another restore completes them.
+        kept: files that stay because no checkpoint can hold their content: the reason by path.
     """
 
     checkpoint: str
@@ -237,15 +232,14 @@ def remarks(
     is_foreign: bool,
     in_repositories: Collection[bytes] = (),
 ) -> list[str]:
-    """Returns what a person should know, a sentence each.
+    """Return the remarks on a restore, a sentence each.
 
     Args:
-        checkpoint: what comes back.
-        plan: what is to be done, or was.
-        spoken_for: submodules of which something else is said.
+        plan: what will be or was done.
+        spoken_for: submodules that other remarks cover.
         rebased: the branch of a rebase that comes back detached from it; None for none.
-        is_foreign: whether an operation in progress was captured elsewhere, and is left out.
-        in_repositories: what does not come back, as a repository lies there.
+        is_foreign: whether an operation captured in another repository is left out.
+        in_repositories: paths left out because they lie in the directory of a repository.
     """
     gone = {change.path for change in plan.changes if change.kind == DELETE}
     stay = [one for one in plan.submodules if one.path not in spoken_for and one.path not in gone]
@@ -268,11 +262,9 @@ def remarks(
 
 
 def left_out(repository: Repository, checkpoint: Checkpoint, paths: Sequence[bytes]) -> list[str]:
-    """Name what a checkpoint left out and is missing in the worktree, in one sentence.
+    """Return a sentence on paths that the checkpoint omits and that are missing.
 
     Args:
-        repository: seen from the worktree.
-        checkpoint: what comes back.
         paths: files and directories to which the restore is restricted; none for all.
     """
     files = checkpoint.worktree
@@ -292,7 +284,6 @@ def _is_missing(
     entry: Omitted,
     paths: Sequence[bytes],
 ) -> bool:
-    """Tell whether a path that was left out lies in the worktree, and nothing is there."""
     path = modules.unquoted(entry.path).rstrip(b"/")
     is_beside = checkpoint.run is not None and path.startswith(b"run/")  # a file of the run
     if is_beside or path.split(b"/")[0] == b".git" or not stays_within(path):
@@ -301,21 +292,21 @@ def _is_missing(
     return is_within(path, paths) and not os.path.lexists(whole)
 
 
-# One file out of a snapshot, whatever it is called; and what a snapshot has besides files.
+# Single files and extras of a snapshot.
 
 
+# Entry of a snapshot for the files that a run keeps beside its worktree.
 _BESIDE = "run"
-"""The entry of a snapshot that holds what a run keeps beside its worktree."""
 
 
 @dataclass(frozen=True, slots=True)
 class Extras:
-    """What a snapshot has that a tree of git's cannot hold. Paths are those of git, from the top of the worktree.
+    """What a snapshot holds beyond git's trees; paths are relative to the top.
 
     Attributes:
-        raw: files that are kept byte for byte, as git would write them otherwise.
-        directories: those that hold no file of the snapshot; none that is above another one.
-        modes: permission bits of files and directories that may less than the umask lets them, by path.
+        raw: files kept byte for byte because git would write them differently.
+        directories: the deepest directories that hold no file of the snapshot.
+        modes: permission bits narrower than the umask allows, by path.
     """
 
     raw: Sequence[bytes]
@@ -324,7 +315,7 @@ class Extras:
 
 
 def extras(repository: Repository, objects: Objects, checkpoint: Checkpoint) -> Extras:
-    """Returns what the snapshot of a checkpoint has besides files. Errors: `WorktreeError`, where it cannot be read."""
+    """Return what the snapshot of a checkpoint holds besides git's files."""
     if checkpoint.tree is None:
         return Extras((), (), {})
     found = manifest.contents_of(checkpoint, repository, objects)
@@ -332,23 +323,22 @@ def extras(repository: Repository, objects: Objects, checkpoint: Checkpoint) -> 
 
 
 def content(repository: Repository, checkpoint: Checkpoint, path: bytes, *, beside: bool) -> bytes:
-    """Returns the content of a file.
+    """Return the content of a file of a checkpoint.
 
     Args:
-        checkpoint: whose file it is.
-        path: of the file, from the top of the worktree.
-        beside: whether it is one that the run keeps beside the worktree.
+        path: from the top of the worktree.
+        beside: whether it is a file that the run keeps beside the worktree.
 
     Raises:
         NotFoundError: there is no such file.
-        WorktreeError: the files are missing, or its content is.
+        WorktreeError: the files or its content are missing.
     """
     if beside:
         bounds.require(repository, checkpoint.tree, "")
         trees = [f"{checkpoint.tree}:{_BESIDE}"] if checkpoint.tree is not None else []
     else:
         files = manifest.files_of(repository, checkpoint)
-        raw = manifest.raw_tree(repository, checkpoint.tree)  # what is there counts: it is what the file was
+        raw = manifest.raw_tree(repository, checkpoint.tree)  # raw files come first: they hold the bytes of the file
         trees = [files] if raw is None else [raw, files]
     for tree in trees:
         oid = _blob(repository, tree, path)
@@ -362,21 +352,20 @@ def content(repository: Repository, checkpoint: Checkpoint, path: bytes, *, besi
 
 
 def _blob(repository: Repository, tree: str, path: bytes) -> str | None:
-    """Returns the oid of the blob at a path; None where there is none."""
     if not stays_within(path) or repository.cat_file.info(tree) is None:
         return None
-    found = leaf(repository, tree, path)  # `cat-file` takes a name a line, and a path may have several
+    found = leaf(repository, tree, path)  # `cat-file` reads a name per line, and a path may contain newlines
     return found[2] if found is not None and found[1] not in (DIRECTORY, GITLINK) else None
 
 
-# Restore: puts the files of a checkpoint into the worktree one is in, after a safety checkpoint; and takes that back.
+# Restore, undo and redo.
 
 
 _OF_SUBMODULE = "the submodule "
+# Paths that git might refuse, as they lead out of the worktree or into .git: a scratch index tries them.
 _UNUSUAL = re.compile(rb"[^ -~]|git|(^|/)\.|[~:\\]|//", re.IGNORECASE)
-# A path that git might refuse, because it leads out of the worktree or into .git, is tried in a scratch index first.
+# How often a restore starts again while HEAD moves.
 _TRIES = 10
-"""So often a restore looks at the worktree while others commit."""
 
 
 def restore(
@@ -389,20 +378,18 @@ def restore(
     announce: Announce = lambda _: None,
     trusted: bool = False,
 ) -> Restored:
-    """Puts the files, the index and the operation in progress of a checkpoint into the worktree.
+    """Restore files, index and operation in progress of a checkpoint.
 
     Args:
-        store: of the worktree.
-        checkpoint: what it shall hold.
-        paths: files and directories to which this is restricted, relative to the top; none for all, with the operation in progress.
-        index: whether the entries of the paths in the index come back as well; without paths they always do.
-        dry_run: whether to say only what would be done.
-        announce: is told before anything is changed what `apart` and `remarks` of the result say, unless that is nothing.
-        trusted: whether a document that a fetch has replaced may come back.
+        paths: files and directories, relative to the top; none for all, with the operation.
+        index: whether the index entries of `paths` are restored; without paths they always are.
+        dry_run: whether to return only what would be done.
+        announce: receives the `apart` and `remarks` of the result before anything changes.
+        trusted: whether a document that a fetch has replaced may be restored.
 
     Raises:
-        WorktreeError: a fetch has replaced the checkpoint; there is no worktree; the checkpoint's files are missing or were not captured;
-            something is in the way that no checkpoint holds; or, after it was done, files and checkpoint differ.
+        WorktreeError: a fetch has replaced the checkpoint; there is no worktree; files are missing;
+            an obstacle is in no checkpoint; or the restored files differ from the checkpoint.
         BusyError: another process changes the index or the files.
     """
     if not trusted and store.is_replaced(checkpoint.id):
@@ -415,23 +402,23 @@ def restore(
 
 
 def undo(store: Checkpoints, *, dry_run: bool = False, announce: Announce = lambda _: None) -> Restored:
-    """Goes back to what was there before the newest restore in this worktree, or before the one that was taken back last.
+    """Restore the state before the newest restore that is not undone.
 
-    Args and errors: as `restore`.
+    Arguments and errors are those of `restore`.
 
     Raises:
-        NotFoundError: there is none.
+        NotFoundError: there is no such restore.
     """
     return _take(store, undoing.UNDO, dry_run, announce)
 
 
 def redo(store: Checkpoints, *, dry_run: bool = False, announce: Announce = lambda _: None) -> Restored:
-    """Brings back what was there before the newest undo in this worktree that was not followed by a restore.
+    """Restore the state before the newest undo that no restore has followed.
 
-    Args and errors: as `restore`.
+    Arguments and errors are those of `restore`.
 
     Raises:
-        NotFoundError: there is none.
+        NotFoundError: there is no such undo.
     """
     return _take(store, undoing.REDO, dry_run, announce)
 
@@ -453,16 +440,7 @@ def _take(store: Checkpoints, step: str, dry_run: bool, announce: Announce) -> R
 
 
 def _run(make: Callable[[], _Restore], *, dry_run: bool, announce: Announce) -> tuple[_Restore, Restored]:
-    """Run a restore, anew where somebody commits before anything is changed.
-
-    Args:
-        make: makes it, for the commit that HEAD points to then.
-        dry_run: as for `restore`.
-        announce: as for `restore`.
-
-    Raises:
-        BusyError, Moved: somebody commits each time.
-    """
+    # Starts again if HEAD moves before anything has changed; `make` reads HEAD each time.
     for _ in range(_TRIES - 1):
         attempt = make()
         try:
@@ -475,7 +453,7 @@ def _run(make: Callable[[], _Restore], *, dry_run: bool, announce: Announce) -> 
 
 
 class _Restore:
-    """One restore, from plan to comparison.
+    """A single restore, from plan to comparison.
 
     Attributes:
         has_begun: whether files may have changed.
@@ -532,7 +510,7 @@ class _Restore:
             plan = self._plan(found)
             touched = {change.path for change in plan.changes if change.kind != STAGE}
             left_out = [*plan.in_the_way, *sorted(touched.intersection(captured.left))]
-            if left_out:  # what the settings leave out: the safety checkpoint shall hold it
+            if left_out:  # the settings omit them, but the safety checkpoint must hold them
                 index.copy_from(os.path.join(self._repository.git_dir, "index"))
                 captured, found = self._look(index, [*self._written, *left_out])
                 plan = self._plan(found)
@@ -568,14 +546,7 @@ class _Restore:
         return self._restored(plan, safety.id, gap, gap.sentences(), held)
 
     def _unchanged(self, plan: Plan, gap: Gap, pending: HeldBack, *, dry_run: bool) -> Restored:
-        """Return what a restore would do, or complete one for which nothing is to be done.
-
-        Args:
-            plan: what is to be done.
-            gap: what is told of it.
-            pending: files that are here only as git stores them.
-            dry_run: whether nothing is to be changed.
-        """
+        # Also completes unfiltered files where a restore has nothing else to do.
         left: Sequence[bytes] = []
         if not dry_run:
             if self._step != undoing.RESTORE:
@@ -596,7 +567,6 @@ class _Restore:
         return replace(made, kept=self._unheld)
 
     def _remarks(self, plan: Plan) -> list[str]:
-        """Return what a person should know beside the gap: the same before the act and after it."""
         said = remarks(
             self._checkpoint,
             plan,
@@ -622,7 +592,6 @@ class _Restore:
         )
 
     def _look(self, index: PrivateIndex, also: Sequence[bytes]) -> tuple[Captured, Contents]:
-        """Returns what a capture found, and what the worktree holds by that."""
         captured = self._capture(index, also)
         self._is_converted = not captured.is_as_stored
         self._unheld = {path: reason for path, reason in captured.unheld.items() if self._is_meant(path)}
@@ -633,15 +602,13 @@ class _Restore:
         found = manifest.read(self._repository, self._objects, captured.worktree.tree, self._head)
         found.files = self._files_there(index, captured, found)
         configured = self._limits.conversions(self._repository)
-        # A capture leaves them out where nothing converts; attributes that come back may.
+        # A capture omits the settings if nothing converts, but restored attributes may convert.
         found.conversion = attributes.settings(self._repository, configured)
         return captured, found
 
     def _files_there(self, index: PrivateIndex, captured: Captured, found: Contents) -> str:
-        """Returns the tree of the files that are there; the index has entries for no others then, so that git writes what is missing.
-
-        A capture holds what the index says of files that are to be skipped and are not there.
-        """
+        # A capture takes skipped files that do not exist from the index. Without their entries, git
+        # writes what is missing.
         absent = missing(self._repository, found, self._wanted, self._checkpoint.git_sha, self._paths)
         return replacement.take_out(index, absent, self._wanted.files) if absent else captured.files
 
@@ -660,11 +627,10 @@ class _Restore:
         return make_plan(self._repository, *sides, self._paths, self._written, index=self._has_index, stays=self._stays)
 
     def _stays(self, path: bytes) -> bool:
-        """Tell whether a file is not to be touched."""
         return path in self._unheld or modules.lies_in(path, self._apart)
 
     def _prepare(self, index: PrivateIndex, plan: Plan, before: str) -> str:
-        """Returns the tree that the files shall have instead of `before`; git has checked every path, and every object is there."""
+        # Returns the tree to restore, after git has accepted every path and all objects exist.
         expected = self._wanted.files
         if not plan.is_whole or plan.is_contradictory or any(_UNUSUAL.search(one.path) for one in plan.files):
             try:
@@ -685,7 +651,7 @@ class _Restore:
         return expected
 
     def _require_objects(self, plan: Plan) -> None:
-        """Raises `WorktreeError` where an object is missing that the restore needs; in a partial clone, git may fetch those of files."""
+        # In a partial clone, git may fetch the blobs of files.
         if self._brings_operation:
             operation.require_objects(self._repository, self._wanted.operation)
         if graph.promisor(self._repository):
@@ -697,14 +663,12 @@ class _Restore:
             raise WorktreeError(f"checkpoint {self._checkpoint.id} lacks what was in {lacking}", hint="see what is wrong: git ckpt verify")
 
     def _require_still(self, index: PrivateIndex) -> None:
-        """Raise `BusyError` or `Moved` where somebody staged or committed since the capture."""
         if self._objects.head()[0] != self._head:
             raise capture.moved()
         if not self._paths:
             index.require_latest()
 
     def _record_safety(self, captured: Captured, shape: Mapping[str, Any]) -> Checkpoint:
-        """Record what is there now; from here on `undo` can bring it back."""
         state = {
             "worktree": roster.name_of(self._repository),
             "made": roster.made_at(self._repository),
@@ -714,14 +678,14 @@ class _Restore:
         }
         message = f"before the files of {self._checkpoint.id[: ids.SHORT]} came back"
         found = captured.worktree
-        if self._limits.submodules:  # those that come back as well: an index without them may be here
+        if self._limits.submodules:  # also those to restore: the current index may lack them
             found = submodules.capture(self._store, found, {*captured.submodules, *self.submodules.paths}, self._limits)
         made = self._store.record(layout.SAFETY_COMPLETE, state, worktree=found, trigger=SAFETY, message=message)
         failure = assurance.failure(self._repository, self._store.objects, made, self._store.announce)
         if failure is not None:
             self._store.remove([made.id])
             raise failure
-        if made.git_sha != self._head:  # what is staged would be taken for that commit
+        if made.git_sha != self._head:  # the staged content would be attributed to that commit
             self._store.remove([made.id])
             raise capture.moved()
         self.has_begun = True
@@ -729,7 +693,7 @@ class _Restore:
         return made
 
     def _write(self, index: PrivateIndex, plan: Plan, before: tuple[Captured, Contents], expected: str, shape: Shape) -> list[bytes]:
-        """Writes files, index and operation; returns the files that are there only as git stores them, because a filter fails."""
+        # Returns the files that stay unfiltered because a filter fails.
         captured, found = before
         wanted = {one.path for one in plan.files}
         hidden = wanted.intersection(found.flags.get(SKIPPED, ()))
@@ -738,12 +702,12 @@ class _Restore:
         if not self._paths:
             index.require_latest()
         try:
-            if hidden:  # git writes no file whose entry is to be skipped
+            if hidden:  # git writes no file whose entry is marked skip-worktree
                 index.update("--no-skip-worktree", sorted(hidden.intersection(path for path, *_ in index.entries())))
             replacement.take_away(index, {path: oid for path, oid in captured.as_is.items() if path in wanted})
             held = replacement.replace_files(index, plan.files, found.files, expected)
             if shape.apply(self._repository):
-                index.refresh()  # the time of their last change is another one by now
+                index.refresh()  # their ctime has changed
         except GitError as error:
             raise (replacement.changed(error.message) if replacement.is_out_of_date(error) else self._unwritten(error.message)) from None
         exactness.bring_back(index, plan.exactness, configured, blobs)
@@ -754,7 +718,7 @@ class _Restore:
             unfiltered.forget(self._repository, plan.exactness.raw)
             held = [path for path in held if path not in plan.exactness.raw]
         if self._paths:
-            # Without their entries, what git knows of converted files has to be right all the same.
+            # Even if no entry is restored, the stat data of converted files must be right.
             if self._has_index or self._is_converted or plan.exactness.touched is not None:
                 self._write_index_of_paths(plan)
         else:
@@ -766,7 +730,7 @@ class _Restore:
         return held
 
     def _kept_flags(self, plan: Plan, found: Contents) -> Contents:
-        """Returns what is wanted, with every entry marked to be skipped that has no file here because the checkout is sparse."""
+        # In a sparse checkout, every entry without a file must stay marked skip-worktree.
         wanted = self._wanted.flags.get(SKIPPED, [])
         if self._wanted.sparse is not None or found.sparse is not None:
             wanted = sorted(plan.without_file(self._repository))
@@ -826,7 +790,6 @@ class _Restore:
 
 
 def _inside(store: Checkpoints, checkpoint: Checkpoint, dry_run: bool) -> Returned:
-    """Restores a submodule; see `submodules.Restore`."""
     one, done = _run(lambda: _Restore(store, checkpoint, ()), dry_run=dry_run, announce=lambda _: None)
     failures = list(one.submodules.failures)
     said = [each for each in done.remarks if each.removeprefix(_OF_SUBMODULE) not in failures]

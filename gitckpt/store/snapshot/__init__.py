@@ -1,9 +1,9 @@
-"""The files of a worktree as a tree, and back to the index: what differs is captured, and compared with what was.
+"""Capture the files of a worktree as a tree, and compare them with a snapshot.
 
 Doors:
-    limits: whether a snapshot would capture a file.
-    capture: files → tree.
-    manifest: what a snapshot holds.
-    assurance: a snapshot that is recorded is whole, or captured again.
-    comparison: a worktree against its snapshot.
+    limits: what a snapshot leaves out.
+    capture: writes the files of a worktree as a tree.
+    manifest: reads and writes the tree of a snapshot.
+    assurance: checks that a recorded snapshot is complete, else captures again.
+    comparison: compares a worktree with a snapshot.
 """

@@ -1,7 +1,7 @@
-"""Linked worktrees that gitckpt makes: whose each is, and how one is opened again.
+"""Linked worktrees that gitckpt makes for runs and checkpoints.
 
 Doors:
-    resumption: from a checkpoint to its worktree.
-    opener: makes one, or finds it.
-    ownership: what one was made for.
+    resumption: opens the worktree of a checkpoint.
+    opener: makes a worktree, or adopts one.
+    ownership: the run or checkpoint that a worktree was made for.
 """
