@@ -280,7 +280,7 @@ class Diverged(ReviewFailed):
     """HEAD does not follow the commit of the recorded work."""
 
 
-# Commits of the worktree, one per cycle. They run the user's hooks.
+# Commits of the worktree, one per cycle.
 
 
 SAME, ANCESTOR, DIVERGED, UNKNOWN = "same", "ancestor", "diverged", "unknown"
@@ -292,7 +292,7 @@ _NO_IDENTITY = ("tell me who you are", "auto-detect email address", "empty ident
 
 
 class Commits:
-    """Commits the changes of a worktree.
+    """The commits of a worktree, made with the user's hooks.
 
     Args:
         path: its top.
