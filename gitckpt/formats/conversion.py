@@ -113,11 +113,7 @@ class Version:
 
 
 def versions(repository: Repository, path: str) -> list[Version]:
-    """Return the distinct versions of a file in the history of HEAD, oldest first.
-
-    Args:
-        path: relative to the top of the worktree.
-    """
+    """Return the distinct versions of a file in the history of HEAD, oldest first."""
     try:
         # Not `log`: user settings can add lines to its output.
         listed = repository.git.run("rev-list", "--timestamp", "--reverse", "--topo-order", "HEAD", "--", f":(top,literal){path}").out
@@ -173,10 +169,7 @@ class Drafted:
 
 
 def place(store: Checkpoints, item: FoundFile, *, dry_run: bool) -> tuple[str, str | None, Worktree | None]:
-    """Return commit, branch and files, from the worktree that the file names.
-
-    They are those of the file itself if that worktree does not belong to this repository.
-    """
+    """Return commit, branch and files, if possible from the worktree in the file."""
     record, repository = item.record, store.repository
     there = administration.seen_from(repository, record.worktree) if record.worktree is not None else None
     if there is not None and not dry_run:

@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     from gitckpt.store.checkpoints import Checkpoints
     from gitckpt.store.records.entry import Entry
 
+# A writer adds what the format cannot express to the list, a clause each. It raises `Unreadable` if
+# the checkpoint does not fit the format.
 _WRITERS: dict[str, Callable[[Checkpoint, list[str]], bytes]] = {
     RLM_ACT: rlm_act.write,
     FORGE: forge.write,
@@ -51,21 +53,13 @@ _LARGEST = 64 * 1024 * 1024
 
 @dataclass(frozen=True, slots=True)
 class Exported:
-    """A checkpoint as a file of another tool.
+    """A checkpoint as a file of another tool."""
 
-    Attributes:
-        checkpoint: its id.
-        name: the file name that the tool would use.
-        data: the bytes.
-        losses: what the format cannot express, a clause each.
-        is_original: whether these are the imported bytes.
-    """
-
-    checkpoint: str
-    name: str
+    checkpoint: str  # id
+    name: str  # the file name that the tool would use
     data: bytes
-    losses: tuple[str, ...]
-    is_original: bool
+    losses: tuple[str, ...]  # what the format cannot express, a clause each
+    is_original: bool  # whether these are the imported bytes
 
 
 class Exporter:
@@ -104,10 +98,7 @@ class Exporter:
         return _apart([_one(here, here.read(entry.id), format_) for entry in entries])
 
     def is_directory(self, text: str, format: str) -> bool:  # noqa: A002 - the word for it
-        """Return whether `files` with `every` returns the content of a directory.
-
-        That is so for a run, in a format with a file for each phase.
-        """
+        """Return whether `files` with `every` makes a directory: a run, a file per phase."""
         require_text("text", text)
         here = self._checkpoints
         return format in _DIRECTORIES and finder.named_run(text, here.repository, here.index) is not None

@@ -99,11 +99,7 @@ def _shown(place: str, top: str | None) -> str:
 
 
 def read(found: Found) -> Source:
-    """Return the content of a file.
-
-    Raises:
-        Unreadable: it is missing, too large, or no regular file.
-    """
+    """Return the content of a file; `Unreadable` if it is no small regular file."""
     if found.problem is not None:
         raise Unreadable(found.problem)
     try:

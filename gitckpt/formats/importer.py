@@ -60,11 +60,7 @@ class KnownImports:
             self._by_original.setdefault(oid, []).append(ref.removeprefix(layout.ORIGINALS))
 
     def of_bytes(self, record: Record, path: str, original: str) -> Checkpoint | None:
-        """Return the checkpoint of a file that was imported before, else None.
-
-        Args:
-            original: the oid of its bytes as a blob.
-        """
+        """Return the checkpoint of a file imported before; `original` is its blob's oid."""
         for name in self._by_original.get(original, ()):
             try:
                 found = self._store.read(name)
@@ -123,31 +119,19 @@ _LONGEST_RUN = 180
 
 @dataclass(frozen=True, slots=True)
 class ImportedFile:
-    """The result for one file.
+    """The result of importing one file."""
 
-    Attributes:
-        path: relative to the top of the worktree if inside it.
-        status: "imported"; "known": imported before; "refused": its run has continued here since;
-            "failed": unreadable, or named and of no known format; "skipped": only its name is that
-            of a tool's file.
-        format: None if unknown.
-        run: the run that it belongs to.
-        checkpoint: the id; None if there is none.
-        label: of the checkpoint.
-        timestamp: of the checkpoint.
-        remarks: what was repaired, or kept but not understood, a clause each.
-        problem: why it was refused or cannot be read.
-    """
-
-    path: str
+    path: str  # relative to the top of the worktree if inside it
+    # "imported"; "known": imported before; "refused": its run has continued here since;
+    # "failed": unreadable, or named and of no known format; "skipped": only its name is a tool's.
     status: str
-    format: str | None = None
+    format: str | None = None  # None: unknown
     run: str | None = None
-    checkpoint: str | None = None
-    label: str | None = None
-    timestamp: str | None = None
-    remarks: tuple[str, ...] = ()
-    problem: str | None = None
+    checkpoint: str | None = None  # id; None: there is none
+    label: str | None = None  # of the checkpoint
+    timestamp: str | None = None  # of the checkpoint
+    remarks: tuple[str, ...] = ()  # what was repaired, or kept but not understood, a clause each
+    problem: str | None = None  # why it was refused or cannot be read
 
 
 class Importer:
@@ -375,13 +359,7 @@ class Importer:
         return outcomes
 
     def _group(self, items: Sequence[FoundFile], newest: Checkpoint | None) -> list[Drafted]:
-        """Return the first files of a run that one transaction can record.
-
-        They have the same commit and worktree.
-
-        Raises:
-            StateError, UsageError: the first one cannot be recorded.
-        """
+        """Return the first files of a run that one transaction can record."""
         group = [self._draft(items[0], newest)]
         for item in items[1:]:
             try:

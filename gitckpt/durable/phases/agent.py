@@ -83,11 +83,7 @@ def _require_success(name: str, answer: Answer) -> None:
 
 
 def require_there(client: Client, env: Mapping[str, str], run: ActiveRun, role: str = "agent") -> None:
-    """Raise `AgentUnusable` if the program of a client is not installed.
-
-    Args:
-        role: the input that names the client.
-    """
+    """Raise `AgentUnusable` if the client of an input (`role`) is not installed."""
     missing = client.missing(env, run.path)
     if missing is not None:
         again = f"git ckpt resume {run.id}"
@@ -145,11 +141,7 @@ def patiently(run: ActiveRun, call: Callable[[], Answer], show: Callable[[str], 
 
 
 def wait_for_a_limit(run: ActiveRun, state: MutableMapping[str, Any], show: Callable[[str], None]) -> None:
-    """Wait until the time in `state[RETRY_AT]`, then remove it.
-
-    Args:
-        state: the state of the run, or a table in it.
-    """
+    """Wait until the time in `state[RETRY_AT]`, then remove it."""
     until = state.get(RETRY_AT)
     # An imported file or a command can store anything here; a value that is no time is no limit.
     try:

@@ -122,11 +122,7 @@ class _Exchange:
                 raise CkptError(f"cannot write {path}: {error.strerror}") from None
 
     def state(self, outcome: Ending) -> dict[str, Any]:
-        """Return the state that a successful command leaves.
-
-        Raises:
-            PhaseFailed: the files hold something else.
-        """
+        """Return the state that a successful command leaves."""
         state = self._run.state
         try:
             premises.require(self._run.files.path)

@@ -87,11 +87,7 @@ _WORD_ENDS = re.compile(r"[-_\s]+")
 
 
 def read_plan(context: Context) -> Ended:
-    """Read the plan of the run; store `plan_path`, `plan_title` and `plan_hash`.
-
-    Raises:
-        PhaseFailed: there is no plan, or its front matter is not closed.
-    """
+    """Read the plan of the run; store `plan_path`, `plan_title` and `plan_hash`."""
     run = context.run
     path = run.pipeline.inputs.get(PLAN, "")
     if not path:
@@ -118,11 +114,7 @@ def slug(path: str) -> str:
 
 
 def title_of(text: str, path: str) -> str:
-    """Return the front matter `title` of a plan, or its file name in words.
-
-    Raises:
-        PhaseFailed: the front matter is not closed.
-    """
+    """Return the front matter `title` of a plan, or its file name in words."""
     if text.startswith("---\n"):
         head, end, _ = text[4:].partition("\n---")
         if not end and not text[4:].startswith("---"):

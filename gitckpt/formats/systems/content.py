@@ -57,48 +57,28 @@ class Drive:
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """The parsed content of a file.
+    """The parsed content of a file."""
 
-    Attributes:
-        format: one of `FORMATS`.
-        identity: files with the same identity belong to the same run.
-        name: the subject of the run; becomes part of its id.
-        by_path: the path is part of the identity; the same bytes at another path are another run.
-        phase: the label of the checkpoint.
-        said: the timestamp as in the file; "" without one.
-        time: that timestamp in microseconds since the epoch; None without one.
-        started: when the run began, likewise.
-        is_local: the timestamp may be local time called UTC.
-        commit: HEAD according to the file; "" if unknown.
-        errors: of the phase.
-        id: the preferred id of the checkpoint; None for any.
-        run: the preferred id of the run; None to derive it from `started` and `name`.
-        place: orders records of a run that have the same time.
-        drive: the pipeline; None without one.
-        worktree: absolute path according to the file.
-        branch: according to the file.
-        remarks: what was repaired, or kept but not understood, a clause each.
-    """
-
-    format: str
-    identity: str
-    name: str
-    phase: str
+    format: str  # one of FORMATS
+    identity: str  # files with the same identity belong to the same run
+    name: str  # the subject of the run; becomes part of its id
+    phase: str  # the label of the checkpoint
     state: Mapping[str, Any]
+    # the path is part of the identity; the same bytes elsewhere are another run
     by_path: bool = False
-    said: str = ""
-    time: int | None = None
-    started: int | None = None
-    is_local: bool = False
-    commit: str = ""
+    said: str = ""  # the timestamp as in the file; "" without one
+    time: int | None = None  # that timestamp in microseconds since the epoch
+    started: int | None = None  # when the run began, likewise
+    is_local: bool = False  # the timestamp may be local time called UTC
+    commit: str = ""  # HEAD according to the file; "" if unknown
     errors: tuple[str, ...] = ()
-    id: str | None = None
-    run: str | None = None
-    place: int = 0
-    drive: Drive | None = None
-    worktree: str | None = None
-    branch: str | None = None
-    remarks: tuple[str, ...] = ()
+    id: str | None = None  # the preferred id of the checkpoint
+    run: str | None = None  # the preferred id of the run; None: derived from `started` and `name`
+    place: int = 0  # orders records of a run that have the same time
+    drive: Drive | None = None  # None: no pipeline
+    worktree: str | None = None  # absolute path according to the file
+    branch: str | None = None  # according to the file
+    remarks: tuple[str, ...] = ()  # what was repaired, or kept but not understood, a clause each
 
 
 # Parsing within limits.
@@ -144,11 +124,7 @@ class Remarks:
 
 
 def text_of(source: Source, remarks: Remarks) -> str:
-    """Return the text of a file, with U+FFFD for bytes that are not UTF-8.
-
-    Raises:
-        Unreadable: it is too large, or contains NUL characters.
-    """
+    """Return the text of a file, with U+FFFD for bytes that are not UTF-8."""
     if len(source.data) > LARGEST:
         raise Unreadable(f"it is larger than {LARGEST // 1024 // 1024} MiB")
     if b"\0" in source.data:
@@ -164,11 +140,7 @@ def text_of(source: Source, remarks: Remarks) -> str:
 
 
 def json_of(source: Source, remarks: Remarks) -> dict[str, Any]:
-    """Return the object in a JSON file, as a state can hold it.
-
-    Raises:
-        Unreadable: it is no JSON object, or too large.
-    """
+    """Return the object in a JSON file, as a state can hold it."""
     return table(json_as_it_is(source, remarks), remarks)
 
 
@@ -203,7 +175,7 @@ def json_as_it_is(source: Source, remarks: Remarks) -> dict[str, Any]:
 
 
 def toml_of(source: Source, remarks: Remarks) -> dict[str, Any]:
-    """Return the table in a TOML file. Errors: as `json_of`."""
+    """Return the table in a TOML file, as a state can hold it."""
     text = text_of(source, remarks)
     if len(source.data) > TOML.size:
         raise Unreadable(f"it is larger than {TOML.size // 1024} KiB")
@@ -220,11 +192,7 @@ def toml_of(source: Source, remarks: Remarks) -> dict[str, Any]:
 
 
 def table(found: dict[str, Any], remarks: Remarks) -> dict[str, Any]:
-    """Return a table as a state can hold it.
-
-    Raises:
-        Unreadable: it has more values than a state may have.
-    """
+    """Return a table as a state can hold it; `Unreadable` if it has too many values."""
     count = [0]
     storable: dict[str, Any] = _storable(found, remarks, 0, count)
     return storable

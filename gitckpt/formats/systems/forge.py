@@ -41,11 +41,7 @@ def is_one(found: Mapping[str, Any]) -> bool:
 
 
 def read(source: Source) -> Record:
-    """Parse the state of a run.
-
-    Raises:
-        Unreadable: it is none.
-    """
+    """Parse the state of a run."""
     remarks = Remarks()
     found = content.table(yaml_text.read(content.text_of(source, remarks), remarks), remarks)
     if not is_one(found):
@@ -118,15 +114,7 @@ def _label(found: Mapping[str, Any], names: list[str], steps: list[dict[str, Any
 
 
 def write(checkpoint: Checkpoint, losses: list[str]) -> bytes:
-    """Return a run as forge writes its state.
-
-    Args:
-        checkpoint: the newest one of a run.
-        losses: gets what the format cannot express, a clause each.
-
-    Raises:
-        Unreadable: the checkpoint belongs to no run.
-    """
+    """Return a run, by its newest checkpoint, as forge writes its state."""
     if checkpoint.run is None:
         raise Unreadable("a checkpoint outside of a run is none of forge's: it has no steps")
     state = jsonable.state(checkpoint)

@@ -49,14 +49,7 @@ def is_nebula(found: Mapping[str, Any]) -> bool:
 
 
 def read(source: Source, phases: str = "") -> Record:
-    """Parse a quasar checkpoint.
-
-    Args:
-        phases: a key of `TABLES`, for files with older phase numbers.
-
-    Raises:
-        Unreadable: it is none.
-    """
+    """Parse a quasar checkpoint; `phases`, a key of `TABLES`, is for old numbers."""
     remarks = Remarks()
     found = content.toml_of(source, remarks)
     if not is_one(found):
@@ -155,7 +148,7 @@ def _label(state: CycleState) -> str:
 
 
 def read_nebula(source: Source) -> Record:
-    """Parse the state of a nebula. Errors: as `read`."""
+    """Parse the state of a nebula."""
     remarks = Remarks()
     found = content.toml_of(source, remarks)
     if not is_nebula(found):
@@ -198,12 +191,6 @@ def write(checkpoint: Checkpoint, losses: list[str]) -> bytes:
     """Return the review of a checkpoint as quasar writes it.
 
     It has 19 keys, then the findings, in the style of go-toml.
-
-    Args:
-        losses: gets what the format cannot express, a clause each.
-
-    Raises:
-        Unreadable: the state has no review, or one that quasar would not read.
     """
     table = checkpoint.state.get(cycle.KEY)
     if not isinstance(table, Mapping):

@@ -43,11 +43,7 @@ def is_workflow(found: Mapping[str, Any]) -> bool:
 
 
 def read(source: Source) -> Record:
-    """Parse an rlm-act checkpoint.
-
-    Raises:
-        Unreadable: it is none.
-    """
+    """Parse an rlm-act checkpoint."""
     remarks = Remarks()
     found = content.json_of(source, remarks)
     if not is_one(found):
@@ -82,7 +78,7 @@ def read(source: Source) -> Record:
 
 
 def read_workflow(source: Source) -> Record:
-    """Parse a checkpoint of the older format. Errors: as `read`."""
+    """Parse a checkpoint of the older format."""
     remarks = Remarks()
     found = content.json_of(source, remarks)
     if not is_workflow(found):
@@ -167,9 +163,6 @@ def write(checkpoint: Checkpoint, losses: list[str]) -> bytes:
     """Return a checkpoint as rlm-act writes it.
 
     All keys in its order, indented by 2, in ASCII, without a final line break.
-
-    Args:
-        losses: gets what the format cannot express, a clause each.
     """
     state = jsonable.state(checkpoint)
     own = content.mapping(state.pop(KEY, None))

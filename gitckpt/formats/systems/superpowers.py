@@ -38,17 +38,10 @@ def is_one(found: Mapping[str, Any]) -> bool:
 
 
 def read(source: Source, graph: Graph) -> Record:
-    """Parse the metadata of a track.
-
-    Args:
-        source: the file, with its `plan.md` beside it if that exists.
-        graph: the steps of superpowers.
-
-    Raises:
-        Unreadable: it is none.
-    """
+    """Parse the metadata of a track; its `plan.md` may be beside the file."""
     remarks = Remarks()
     found = content.json_of(source, remarks)
+    # Version 1 has no loop_state.
     if not is_one(found):
         raise Unreadable("it lacks loop_state or track_id")
     parts = source.path.replace("\\", "/").split("/")
@@ -122,15 +115,8 @@ def _lint(graph: Graph, state: Mapping[str, Any], remarks: Remarks) -> None:
 
 
 def write(checkpoint: Checkpoint, _losses: list[str]) -> bytes:
-    """Return the metadata of a track as agents write it: JSON, indented by 2.
-
-    Args:
-        checkpoint: the newest one of a run with steps.
-        _losses: unused: the format takes any key.
-
-    Raises:
-        Unreadable: the state has no steps.
-    """
+    """Return the metadata of a track as agents write it: JSON, indented by 2."""
+    # The format takes any key, so nothing is lost.
     state = jsonable.state(checkpoint)
     if not isinstance(state.get(machine.LOOP), dict):
         raise Unreadable("its state has no steps: nothing in it is superpowers'")

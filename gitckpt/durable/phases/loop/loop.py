@@ -194,13 +194,8 @@ class Tested:
 
 
 def choose(path: str, env: Mapping[str, str]) -> str:
-    """Return the test command of a project; "" if there is none.
-
-    `make test` is used only where pytest is not installed, and not after pytest failed.
-
-    Args:
-        env: its PATH is searched for pytest.
-    """
+    """Return the test command of a project; "" if there is none. PATH of `env` counts."""
+    # `make test` replaces pytest only where it is not installed, not after it failed.
     if shutil.which("pytest", path=env.get("PATH", os.defpath)):
         return _PYTEST
     for name in _MAKEFILES:
@@ -263,11 +258,7 @@ class PhaseResult:
 
 
 class Loop:
-    """The loop of one attempt at a phase.
-
-    Raises:
-        PhaseFailed: an option is invalid, or none says when the work is done.
-    """
+    """The loop of one attempt at a phase."""
 
     def __init__(self, context: Context) -> None:
         self._context = context
@@ -367,13 +358,7 @@ class Loop:
         return True
 
     def _is_to_be_asked_again(self, number: int, answer: Answer) -> bool:
-        """Return whether a rate limit or a lost connection prevented the answer.
-
-        Such a call does not use up the iteration.
-
-        Raises:
-            AgentUnusable: no further call would be answered either.
-        """
+        """Return whether a limit or a lost connection prevented an answer (not counted)."""
         memory, now = self._memory, self._now()
         found = call.classify(answer, now)
         if found is None or found.kind == call.OTHER:

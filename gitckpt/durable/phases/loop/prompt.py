@@ -39,18 +39,12 @@ bd sync                               # bring the issues into git
 
 @dataclass(frozen=True, slots=True)
 class Assignment:
-    """The task of the loop.
-
-    Attributes:
-        epic: the parent issue; "" for none.
-        issues: one issue for each phase of the plan, in order.
-        tests: the test command.
-    """
+    """The task of the loop."""
 
     plan: str
-    epic: str
-    issues: Sequence[str]
-    tests: str
+    epic: str  # the parent issue; "": none
+    issues: Sequence[str]  # one for each phase of the plan, in order
+    tests: str  # the test command
 
 
 def default() -> str:
@@ -122,21 +116,14 @@ class Documents:
         self.plans = [line.strip() for line in context.option("plan").splitlines() if line.strip()]
 
     def plan(self, memory: dict[str, Any]) -> str:
-        """Return the path of the plan, copied to the worktree for the agent to update.
-
-        Args:
-            memory: of the loop; its `plan` is the digest of the plan that was put there.
-
-        Raises:
-            PhaseFailed: there is no plan.
-            WorktreeError: it cannot be written.
-        """
+        """Return the path of the plan, copied to the worktree for the agent to update."""
         for path in self.plans:
             there = os.path.join(self._context.run.path, path)
             name = self._given(path)
             if name and not os.path.isabs(path):
                 digest = self._context.run.pipeline.contents[name]
-                # The plan may be uncommitted or changed since; and accepting another one replaces it.
+                # The plan may be uncommitted or changed since; accepting another one replaces it.
+                # `memory` has the digest of the plan that was copied.
                 if memory["plan"] != digest:
                     self._put(self._copy(name), there)
                     memory["plan"] = digest
@@ -147,11 +134,7 @@ class Documents:
         raise PhaseFailed(f"Plan not found: {', '.join(self.plans)}", hint="write it, and commit it where the run begins")
 
     def template(self) -> str:
-        """Return the template: an input, a file of the worktree, or the built-in one.
-
-        Raises:
-            PhaseFailed: the file does not exist.
-        """
+        """Return the template: an input, a file of the worktree, or the built-in one."""
         path = self._context.option("prompt")
         if not path:
             return default()

@@ -225,7 +225,7 @@ class ReviewOptions:
     max_budget_usd: float = 0.0  # limit for all answers; 0: no limit
     lint: str | None = None  # linter command; None: no linter
     lint_retries: int = 2  # linter fixes that the coder may try per cycle
-    # name → command that must succeed before the reviewer is asked, in order
+    # name → command that must succeed before the review, in order
     filters: Mapping[str, str] = field(default_factory=dict)
     epic: str = ""  # issue below which each finding becomes an issue; "": none
     force: bool = False  # continue although HEAD has diverged from the recorded work
@@ -292,12 +292,7 @@ _NO_IDENTITY = ("tell me who you are", "auto-detect email address", "empty ident
 
 
 class Commits:
-    """The commits of a worktree, made with the user's hooks.
-
-    Args:
-        path: its top.
-        env: environment variables for git and its hooks.
-    """
+    """The commits of a worktree, made with the user's hooks."""
 
     def __init__(self, path: str, env: Mapping[str, str] | None = None) -> None:
         self._prefix = [process.git_executable(), *DURABLE, "-C", path]
@@ -313,10 +308,7 @@ class Commits:
     def commit(self, task: str, cycle: int, title: str, suffix: str = "") -> str:
         """Commit all changes that are not ignored, if there are any, and return HEAD.
 
-        Args:
-            title: its first line ends the subject `<task>/cycle-<n>: <title>`, cut to 72
-                characters.
-            suffix: end of the subject, such as " (lint fix)".
+        The subject is `<task>/cycle-<n>: <title><suffix>`, with the first line of the title.
 
         Raises:
             CommitRefused: git or a hook refuses to commit.

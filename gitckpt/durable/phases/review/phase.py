@@ -105,11 +105,7 @@ def read(said: Callable[[str], str]) -> ReviewOptions:
 
 
 def refactor(directory: str, task: str) -> None:
-    """Change the task of a run; the coder gets it in the next cycle.
-
-    Args:
-        directory: of the run's files.
-    """
+    """Change the task of a run; the coder gets it in the next cycle."""
     run_files.make_directory(directory)
     run_files.replace_file(os.path.join(directory, _REFACTORING), task.encode("utf-8", "replace"))
 
@@ -130,10 +126,7 @@ def _settle_force(context: Context, options: ReviewOptions) -> None:
 
 
 class Filing:
-    """Creates a child issue for each finding, as quasar does.
-
-    A failing tracker is reported, but does not fail the review.
-    """
+    """Creates an issue for each finding, as quasar does; errors are only reported."""
 
     def __init__(self, beads: Beads, tell: Callable[[str], None]) -> None:
         self._beads = beads
