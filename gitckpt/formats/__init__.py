@@ -1,6 +1,6 @@
-"""The files of other tools that keep checkpoints: taken over as runs, and written again.
+"""Import and export of files of other checkpoint tools.
 
 Doors:
-    importer: `Importer`, which takes files over.
-    exporter: `Exporter`, which gives a checkpoint or a run as files of another tool.
+    importer: `Importer`, which imports files as runs.
+    exporter: `Exporter`, which writes a checkpoint or a run as files of another tool.
 """

@@ -1,4 +1,4 @@
-"""From what a file becomes to the keys of a checkpoint: its commit, its files, what drives its run."""
+"""Convert an imported file to a checkpoint: its commit, files and pipeline."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from gitckpt.store.checkpoints import Checkpoints
 
 
-# When a file was written, by what it says and by the commit that it names.
+# When a file was written, by its own timestamp and by the commit that it names.
 
 
 _COMMITTER = re.compile(rb"^committer .*> (-?\d{1,15}) ([+-])(\d\d)(\d\d)$", re.MULTILINE)
@@ -42,40 +42,28 @@ _LAST = 253_402_300_799 * _SECOND
 
 @dataclass(frozen=True, slots=True)
 class Commit:
-    """What is known of a commit.
+    """The committer's time and time zone of a commit, in microseconds."""
 
-    Attributes:
-        time: its committer's, in microseconds since the epoch.
-        offset: of the committer's zone from UTC, in microseconds.
-    """
-
-    time: int
-    offset: int
+    time: int  # since the epoch
+    offset: int  # from UTC
 
 
 @dataclass(frozen=True, slots=True)
 class Time:
-    """When a file was written.
-
-    Attributes:
-        instant: in microseconds since the epoch.
-        started: when its run began.
-        is_trusted: whether anything confirms it.
-        remark: what was repaired; None where nothing was.
-    """
+    """When a file was written, in microseconds since the epoch."""
 
     instant: int
-    started: int
-    is_trusted: bool
-    remark: str | None = None
+    started: int  # when its run began
+    is_trusted: bool  # whether anything confirms the time
+    remark: str | None = None  # what was repaired
 
 
 def commits(repository: Repository, oids: Collection[str]) -> dict[str, Commit]:
-    """Returns those of some oids that are commits which are here."""
+    """Return the commits among some oids that exist in the repository."""
     wanted = sorted(set(oids))
     found = {}
     for oid, there in zip(wanted, repository.cat_file.contents(wanted), strict=True):
-        if there is None or there[:2] != (oid, "commit"):  # with SHA-256, git takes 40 digits for the beginning of 64
+        if there is None or there[:2] != (oid, "commit"):  # with SHA-256, git takes 40 digits as an abbreviation
             continue
         said = _COMMITTER.search(there[2].partition(b"\n\n")[0])
         if said is None:
@@ -86,15 +74,14 @@ def commits(repository: Repository, oids: Collection[str]) -> dict[str, Commit]:
 
 
 def of(record: Record, commit: Commit | None, now: int) -> Time:
-    """Returns when a file was written.
+    """Return when a file was written.
 
-    rlm-act writes the time of its place and calls it UTC: where that lies before the commit which it has seen, the clock is taken for one
-    of the committer's zone (42 of 44 files that it wrote in public lie so).
+    rlm-act writes local time and calls it UTC. If that is before the commit that the file names,
+    the clock is taken as one of the committer's zone (true of 42 of 44 public files).
 
     Args:
-        record: what the file says.
-        commit: that it names; None where that is not here.
-        now: the current instant.
+        commit: the one that the file names; None if it is missing here.
+        now: the current time.
     """
     if record.time is None or not 0 < record.time <= _LAST:
         return Time(now, now, is_trusted=False, remark="tells no time: that of the import stands for it")
@@ -110,7 +97,7 @@ def of(record: Record, commit: Commit | None, now: int) -> Time:
     return Time(repaired, started - commit.offset, is_trusted=True, remark=remark)
 
 
-# The versions of a file that git has, oldest first.
+# The versions of a file in the history.
 
 
 _HISTORY_SECOND = 1_000_000
@@ -118,27 +105,17 @@ _HISTORY_SECOND = 1_000_000
 
 @dataclass(frozen=True, slots=True)
 class Version:
-    """A file as a commit has it.
+    """A file as of one commit."""
 
-    Attributes:
-        commit: oid.
-        time: of the committer, in microseconds since the epoch.
-        data: the bytes.
-    """
-
-    commit: str
-    time: int
+    commit: str  # oid
+    time: int  # of the committer, in microseconds since the epoch
     data: bytes
 
 
 def versions(repository: Repository, path: str) -> list[Version]:
-    """Returns what the history of HEAD has of a file, without versions that are as the one before.
-
-    Args:
-        path: relative to the top of the worktree.
-    """
+    """Return the distinct versions of a file in the history of HEAD, oldest first."""
     try:
-        # Not `log`, to which the person's settings add lines.
+        # Not `log`: user settings can add lines to its output.
         listed = repository.git.run("rev-list", "--timestamp", "--reverse", "--topo-order", "HEAD", "--", f":(top,literal){path}").out
     except GitError:
         return []  # there is no commit yet
@@ -150,7 +127,7 @@ def versions(repository: Repository, path: str) -> list[Version]:
     return found
 
 
-# From what a file becomes to the keys of a checkpoint: its commit, its files, what drives its run.
+# The checkpoint of a file.
 
 
 _LABEL = 200
@@ -158,56 +135,41 @@ _LABEL = 200
 
 @dataclass(frozen=True, slots=True)
 class FoundFile:
-    """A file that was read, and what is known of it.
-
-    Attributes:
-        record: what it becomes.
-        source: the file.
-        time: when it was written.
-        commit: the one that it names, where that is here; else "".
-        original: the oid of its bytes as a blob.
-        unread: of the files that it names, and that are not read, what to say behind their paths.
-    """
+    """A file that was read, with its time and commit."""
 
     record: Record
     source: Source
     time: Time
-    commit: str
-    original: str
+    commit: str  # the one that it names; "" if it is missing here
+    original: str  # oid of its bytes as a blob
+    # path of a file that it names, but is not read → why
     unread: dict[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
 class Drafted:
-    """What shall be recorded of a file.
-
-    Attributes:
-        item: the file.
-        checkpoint: what it becomes, without its place in a run.
-        fields: the keys of its document.
-        state: the state.
-    """
+    """A checkpoint to be recorded for a file."""
 
     item: FoundFile
-    checkpoint: Checkpoint
-    fields: dict[str, Any]
+    checkpoint: Checkpoint  # without its place in a run
+    fields: dict[str, Any]  # the keys of its document
     state: dict[str, Any] | None
 
     @property
     def is_ours(self) -> bool:
-        """Whether its run may go on from it without anybody's trust."""
+        """Whether its run may continue without the user's trust."""
         return self.item.record.drive is None
 
     def goes_with(self, before: Drafted) -> bool:
-        """Tells whether one transaction can record it behind another one of its run."""
+        """Return whether one transaction can record it after another checkpoint."""
         mine, theirs = (tuple(each.fields.get(key) for key in ("git_sha", "branch", "worktree")) for each in (self, before))
         is_other = self.checkpoint.id != before.checkpoint.id and self.item.original != before.item.original
-        # After a kill the newest of those that are there is found by its time.
+        # After a kill, the newest recorded checkpoint is found by its time.
         return mine == theirs and is_other and self.is_ours == before.is_ours and self.checkpoint.time > before.checkpoint.time
 
 
 def place(store: Checkpoints, item: FoundFile, *, dry_run: bool) -> tuple[str, str | None, Worktree | None]:
-    """Returns commit, branch and files of a checkpoint: of the worktree that the file names, if it is one of this repository."""
+    """Return commit, branch and files, if possible from the worktree in the file."""
     record, repository = item.record, store.repository
     there = administration.seen_from(repository, record.worktree) if record.worktree is not None else None
     if there is not None and not dry_run:
@@ -232,15 +194,12 @@ def pipeline(
     reason: Callable[[str], str | None],
     dry_run: bool,
 ) -> tuple[Pipeline | None, Worktree | None]:
-    """Returns what drives the run of a file, and its files with the inputs that are files.
+    """Return the pipeline of a file's run, and the worktree with the input files.
 
     Args:
-        item: the file.
-        checkpoint_id: of its checkpoint.
-        newest: the newest checkpoint of its run; None where it starts one.
-        there: the linked commit, and the files that were captured.
+        newest: the newest checkpoint of its run; None if the file starts one.
+        there: the commit, and the captured files.
         reason: returns why a snapshot would leave out a file.
-        dry_run: whether nothing is written.
     """
     commit, worktree = there
     drive = item.record.drive
@@ -258,14 +217,14 @@ def pipeline(
             item.unread[path] = str(error)
     inputs = {**definition.inputs, **{name: secrets.masked(value) for name, value in drive.inputs.items()}}
     inputs |= {name: drive.files[name] for name in contents if name in drive.files}
-    # An input that is a file, and is not here, would be waited for in vain.
+    # A run would wait forever for an input file that is missing here.
     inputs |= {name: "" for name in definition.files if name not in contents and name != "plan"}
     before = dict(newest.pipeline.completed) if newest is not None and newest.pipeline is not None else {}
     names = [phase.name for phase in definition.phases]
     done = [name for name in names if name in drive.completed]
     if drive.pipeline == "plan-to-pr" and item.record.phase != layout.RUN_COMPLETE and worktree is None and not commit:
         before_it = names[: names.index("create worktree")]
-        done = [name for name in done if name in before_it]  # neither its worktree nor its branch is here: that work is not
+        done = [name for name in done if name in before_it]  # without worktree and branch, that work is missing here
     said = Pipeline(
         name=definition.name,
         phases=tuple(names),
@@ -280,14 +239,13 @@ def pipeline(
     return said, run_files.with_inputs(store.repository, store.objects, worktree or CLEAN, commit, contents)
 
 
-@functools.cache
+@functools.cache  # an import of a thousand files asks for the same one
 def _preset(name: str) -> PipelineDefinition:
-    """Returns what a preset says; each of a thousand files asks for the same one."""
     return pipelines.preset(name, OPTIONS)
 
 
 def state(item: FoundFile) -> dict[str, Any]:
-    """Returns the state of a checkpoint; a commit that is not here is kept in it as text."""
+    """Return the state of a checkpoint; it keeps the name of a missing commit as text."""
     found = dict(item.record.state)
     if item.record.commit and not item.commit and KEY in found:
         found[KEY] = {**found[KEY], "git_commit": item.record.commit}
@@ -295,8 +253,8 @@ def state(item: FoundFile) -> dict[str, Any]:
 
 
 def label(said: str) -> str:
-    """Returns a label as a document may have it: what a file says may be of any length, and hold anything."""
+    """Return a label that a document may have, for a phase of any length and content."""
     name, status = split(said)
-    name = name[: 10 * _LABEL]  # what lies behind it is never shown
+    name = name[: 10 * _LABEL]  # bounds the work; the rest is never shown
     kept = " ".join("".join(character if character.isprintable() else " " for character in name).split())[:_LABEL].rstrip("-")
     return f"{kept or 'phase'}-{status}"

@@ -1,4 +1,8 @@
-"""Checkpoints and runs as files of other tools: what was imported and has not changed as the same bytes, all else in the tool's style."""
+"""Export checkpoints and runs as files of other tools.
+
+An imported and unchanged checkpoint yields the original bytes; others are written in the tool's
+style.
+"""
 
 from __future__ import annotations
 
@@ -27,6 +31,8 @@ if TYPE_CHECKING:
     from gitckpt.store.checkpoints import Checkpoints
     from gitckpt.store.records.entry import Entry
 
+# A writer adds what the format cannot express to the list, a clause each. It raises `Unreadable` if
+# the checkpoint does not fit the format.
 _WRITERS: dict[str, Callable[[Checkpoint, list[str]], bytes]] = {
     RLM_ACT: rlm_act.write,
     FORGE: forge.write,
@@ -34,54 +40,47 @@ _WRITERS: dict[str, Callable[[Checkpoint, list[str]], bytes]] = {
     SUPERPOWERS: superpowers.write,
 }
 _OLD = {WORKFLOW: RLM_ACT}
+# Formats in which a run is a directory with a file for each ended phase.
 _DIRECTORIES = (RLM_ACT,)
-"""The formats in which a run is a directory, with a file for each phase that ended."""
 
 _ENDS = ("complete", "failed", "skipped")
 _NOTES, _LONGEST = "exports", 1024 * 1024
+# A line has at most 130 bytes, so that all fit into `_LONGEST`.
 _MOST_NOTES = 5000
-"""A line has 130 bytes at most, so that `_LONGEST` has room for them."""
 
 _LARGEST = 64 * 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
 class Exported:
-    """A file of another tool.
+    """A checkpoint as a file of another tool."""
 
-    Attributes:
-        checkpoint: the one that it tells of.
-        name: what the tool would call it.
-        data: the bytes.
-        losses: what the format cannot say, a clause each.
-        is_original: whether these are the bytes that were imported.
-    """
-
-    checkpoint: str
-    name: str
+    checkpoint: str  # id
+    name: str  # the file name that the tool would use
     data: bytes
-    losses: tuple[str, ...]
-    is_original: bool
+    losses: tuple[str, ...]  # what the format cannot express, a clause each
+    is_original: bool  # whether these are the imported bytes
 
 
 class Exporter:
-    """Writes checkpoints and runs of a repository as files of other tools."""
+    """Exports checkpoints and runs of a repository as files of other tools."""
 
     def __init__(self, store: Store) -> None:
         self._checkpoints = inside(store)
 
     def files(self, text: str, format: str, *, every: bool = False) -> list[Exported]:  # noqa: A002 - the word for it
-        """Returns a checkpoint or a run as files of another tool; nothing is written.
+        """Return a checkpoint or a run as files of another tool, without writing them.
 
         Args:
-            text: what a person calls the checkpoint, or the run: as for `Store.find`.
-            format: of the files: one of `detection.NAMES`.
-            every: whether each checkpoint of a run that ends a phase becomes a file, where the tool has such; else its newest one alone.
+            text: names a checkpoint or a run, as for `Store.find`.
+            format: one of `detection.NAMES`.
+            every: export each checkpoint that ends a phase, if the tool has such files; else only
+                the newest one.
 
         Raises:
-            NotFoundError, AmbiguousError: nothing, or several things, go by the text.
-            UsageError: there is no such format, or it has no place for it.
-            InvalidCheckpoint: it cannot be read.
+            NotFoundError, AmbiguousError: the text names nothing, or several things.
+            UsageError: the format is unknown, or cannot hold the checkpoint.
+            InvalidCheckpoint: the checkpoint cannot be read.
         """
         here, format_ = self._checkpoints, format
         require_text("text", text)
@@ -99,30 +98,21 @@ class Exporter:
         return _apart([_one(here, here.read(entry.id), format_) for entry in entries])
 
     def is_directory(self, text: str, format: str) -> bool:  # noqa: A002 - the word for it
-        """Return whether `files` with `every` belong into a directory, however many there are.
-
-        They do of a run, in a format that has a file for each phase.
-
-        Args:
-            text: as for `files`.
-            format: as for `files`.
-        """
+        """Return whether `files` with `every` makes a directory: a run, a file per phase."""
         require_text("text", text)
         here = self._checkpoints
         return format in _DIRECTORIES and finder.named_run(text, here.repository, here.index) is not None
 
     def write(self, path: str, found: Exported, *, force: bool = False) -> None:
-        """Writes a file, whole or not at all.
+        """Write a file atomically.
 
         Args:
-            path: of the file.
-            found: what it shall hold.
-            force: whether it may take the place of a file that holds neither what was imported nor what was exported there last.
+            force: replace a file even if it is neither the import nor the last export.
 
         Raises:
-            UsageError: such a file is there, or a link on the way leads out of the worktree; or an
-                argument is of a wrong type.
-            WorktreeError: it cannot be written, or its directory is not there.
+            UsageError: such a file exists, a link leads out of the worktree, or an argument is of a
+                wrong type.
+            WorktreeError: the file cannot be written, or its directory does not exist.
         """
         require_path("path", path, as_text=True)
         require("found", found, Exported, "what Exporter.files returned")
@@ -139,15 +129,15 @@ class Exporter:
                 atomic.write(place, found.data)
         except OSError as error:
             raise WorktreeError(f"cannot write {path}: {error.strerror}", hint="choose another place: -o PATH") from None
-        fsync.flush(_above(place))  # a directory that was made just now, by us or by whoever calls us
+        fsync.flush(_above(place))  # the directory may be new
         _note(here, place, found.data)
 
     def make_directory(self, path: str) -> None:
-        """Make a directory for files, unless it is there.
+        """Create a directory unless it exists.
 
         Raises:
-            UsageError: a link on the way leads out of the worktree.
-            WorktreeError: it cannot be made, or what it should lie in is not there.
+            UsageError: a link in its path leads out of the worktree.
+            WorktreeError: it cannot be created, or its parent does not exist.
         """
         require_path("path", path, as_text=True)
         place = os.path.abspath(path)
@@ -172,7 +162,7 @@ def _no_directory(path: str) -> WorktreeError:
 
 
 def _require_no_way_out(store: Checkpoints, place: str) -> None:
-    """Refuse a path in the worktree where a link on the way leads out of it, or into `.git`."""
+    """Refuse a path in the worktree if a link leads out of it, or into `.git`."""
     repository = store.repository
     top = os.path.realpath(repository.worktree or os.devnull)
     directory = os.path.dirname(place)
@@ -187,13 +177,13 @@ def _require_no_way_out(store: Checkpoints, place: str) -> None:
 
 
 def _is_in_worktree(store: Checkpoints, place: str) -> bool:
-    """Tells whether a file is one that a capture may find, and with it what a kill leaves beside it."""
+    """Return whether a capture may find a file, and with it leftovers of a kill."""
     top = store.repository.worktree
     return top is not None and f"{os.path.realpath(os.path.dirname(place))}{os.sep}".startswith(os.path.realpath(top) + os.sep)
 
 
 def _is_end(entry: Entry) -> bool:
-    """Tells whether a phase ended with a checkpoint, or it was a file of its own."""
+    """Return whether a checkpoint ends a phase, or was a file of its own."""
     name, status = split(entry.label)
     return entry.trigger.startswith(IMPORT) or (status in _ENDS and name not in NOT_PHASES)
 
@@ -221,7 +211,7 @@ def _one(store: Checkpoints, checkpoint: Checkpoint, format_: str) -> Exported:
 
 
 def _lost_by_all(checkpoint: Checkpoint, format_: str) -> list[str]:
-    """Returns what a checkpoint has and none of the formats, or all but some."""
+    """Return the losses that are the same for all or most formats."""
     said = {"message": checkpoint.message, "agent": checkpoint.agent, "branch": checkpoint.branch, "commit": checkpoint.git_sha or None}
     losses = [f"{name} = {value}" for name, value in said.items() if value is not None and format_ not in _SAY[name]]
     inputs = checkpoint.pipeline.inputs if checkpoint.pipeline is not None else {}
@@ -234,19 +224,19 @@ def _lost_by_all(checkpoint: Checkpoint, format_: str) -> list[str]:
     return losses
 
 
+# Which formats can hold a value or an input.
 _SAY = {"message": (), "agent": (SUPERPOWERS,), "branch": (FORGE,), "commit": (RLM_ACT, QUASAR)}
 _INPUTS = {FORGE: ("plan",), QUASAR: ("task", "title", "max_cycles", "max_budget")}
-"""Which formats have a place for what."""
 
 
 def _named(path: str) -> str | None:
-    """Returns the name that an imported file had; None where no tool gives such a one, as checkpoints of others may say anything."""
+    # An imported checkpoint can contain any path; only names that a tool would use are reused.
     name = os.path.basename(path)
     return name if name.endswith(detection.SUFFIXES) and not name.startswith(".") and name.isprintable() else None
 
 
 def _apart(found: list[Exported]) -> list[Exported]:
-    """Returns files for one directory: of those that had the same name, all but the first are named by their checkpoints."""
+    """Rename files whose name occurs twice after their checkpoint."""
     names: set[str] = set()
     apart = []
     for each in found:
@@ -278,7 +268,7 @@ def _require_ours(store: Checkpoints, place: str, found: Exported) -> None:
 
 
 def _above(place: str) -> list[str]:
-    """Returns the directories above a file, but for the one that it lies in, and for those that we may not open: they are none of ours."""
+    """Return the readable directories above a file, except its own."""
     found = []
     at = os.path.dirname(place)
     while (above := os.path.dirname(at)) != at:
@@ -292,22 +282,22 @@ def _digest(place: str) -> str:
 
 
 def _noted(store: Checkpoints) -> dict[str, str]:
-    """Returns which bytes were exported last, by the digest of the path."""
+    """Return the oid of the last export by the digest of its path."""
     try:
         data = regular.content(os.path.join(store.repository.private_dir, _NOTES), _LONGEST, follow=False)
     except OSError:
-        return {}  # whoever exports there again is asked for --force
-    lines = data.decode("ascii", "replace").splitlines()  # after a power cut, perhaps, with anything in them
+        return {}  # the next export there needs --force
+    lines = data.decode("ascii", "replace").splitlines()  # arbitrary content after a power cut
     return dict(pair for line in lines if len(pair := line.split(" ")) == 2 and not line.strip("0123456789abcdef "))
 
 
 def _note(store: Checkpoints, place: str, data: bytes) -> None:
-    """Notes what was exported, outside of what is ever fetched."""
+    """Record an export in the private directory, which is never fetched."""
     repository, digest = store.repository, _digest(place)
     path = os.path.join(repository.make_private_dir(), _NOTES)
-    with layout.turn(repository):  # else one of two exports at the same time would lose what the other has noted
+    with layout.turn(repository):  # a concurrent export must not lose its note
         known = _noted(store)
-        known.pop(digest, None)  # what was noted last is forgotten last
+        known.pop(digest, None)  # move to the end: the oldest are dropped
         known[digest] = object_id("blob", data, repository.object_format)
         lines = [f"{where} {oid}\n" for where, oid in known.items()][-_MOST_NOTES:]
         try:

@@ -1,4 +1,4 @@
-"""Finds files of other tools below a directory, and reads them: regular files alone, and none through a link."""
+"""Find and read files of other tools: regular files only, and not through links."""
 
 from __future__ import annotations
 
@@ -12,29 +12,21 @@ from gitckpt.git.files.premises import PRIVATE
 from gitckpt.model.errors import NotFoundError
 from gitckpt.model.values import dataclass
 
+# In bytes. A larger file is no plan.
 _BESIDE = 1024 * 1024
-"""In bytes: a larger file beside another one is no plan."""
 
 _LEFT_OUT = (".git", PRIVATE)
 
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """A file that may be another tool's.
+    """A candidate file."""
 
-    Attributes:
-        place: absolute path.
-        path: as it is shown: relative to the top of the worktree where it lies in it.
-        is_meant: whether it was named, or lies where one of the tools puts its files; else it is passed over without a word.
-        is_named: whether it was named.
-        problem: why it cannot be read; None where it can.
-    """
-
-    place: str
-    path: str
-    is_meant: bool
-    is_named: bool
-    problem: str | None = None
+    place: str  # absolute path
+    path: str  # as shown; relative to the top of the worktree if inside it
+    is_meant: bool  # named by the user, or at a tool's place; other files are ignored silently
+    is_named: bool  # named by the user
+    problem: str | None = None  # why it cannot be read
 
 
 def search(
@@ -43,17 +35,17 @@ def search(
     captured: Callable[[str], Container[str] | None] = lambda _: None,
     left: list[str] | None = None,
 ) -> Iterator[Found]:
-    """Yields files: those that are named, and below directories those whose names end as theirs do, in order of their names.
+    """Yield the named files, and the candidates below directories, sorted by name.
 
     Args:
-        paths: of files and directories, as seen from the current directory.
+        paths: of files and directories, relative to the current directory.
         top: of the worktree.
-        captured: returns the files below a directory that a snapshot would capture; None where
-            all of it is searched. Other files are yielded only where a tool keeps its own.
-        left: takes in the files that are not yielded for that reason.
+        captured: returns the files below a directory that a snapshot would capture; None to search
+            all. Other files are yielded only at a tool's place.
+        left: gets the files that are left out for that reason.
 
     Raises:
-        NotFoundError: nothing is at one of the paths.
+        NotFoundError: a path does not exist.
     """
     for path in paths:
         if not os.path.lexists(path):
@@ -84,13 +76,12 @@ def search(
 
 
 def _closed(error: OSError, top: str | None) -> Found:
-    """Returns a directory that cannot be read, and may hold anything."""
     place = str(error.filename)
     return Found(place, _shown(place, top), is_meant=True, is_named=False, problem=error.strerror)
 
 
 def _place(path: str) -> str:
-    """Returns the absolute path of what may be a link itself; links on the way to it are resolved."""
+    """Return an absolute path with links resolved, except that the file may be a link."""
     above, name = os.path.split(os.path.abspath(path))
     return os.path.join(os.path.realpath(above), name)
 
@@ -108,11 +99,7 @@ def _shown(place: str, top: str | None) -> str:
 
 
 def read(found: Found) -> Source:
-    """Returns a file with what lies beside it.
-
-    Raises:
-        Unreadable: it is missing, too large, or no regular file.
-    """
+    """Return the content of a file; `Unreadable` if it is no small regular file."""
     if found.problem is not None:
         raise Unreadable(found.problem)
     try:
@@ -123,13 +110,12 @@ def read(found: Found) -> Source:
 
 
 def beside(source: Source, place: str, reason: Callable[[str], str | None]) -> tuple[Source, str | None]:
-    """Returns a file with the plan that lies beside it, and what to say of one that is not read.
+    """Return a file with the plan next to it, and a remark if the plan is not read.
 
     Args:
-        source: the file.
-        place: its absolute path.
-        reason: returns why a snapshot would leave out a file. In an ignored directory of a tool,
-            the plan is as much the tool's as the file itself.
+        place: the absolute path of the file.
+        reason: returns why a snapshot would leave out a file. If the file itself is left out, the
+            plan is read nevertheless: both belong to the tool.
     """
     stem = os.path.basename(place).rpartition(".")[0]
     there, remark = {}, None
@@ -144,21 +130,21 @@ def beside(source: Source, place: str, reason: Callable[[str], str | None]) -> t
         try:
             there[name] = regular.content(path, _BESIDE, follow=False)
         except OSError:
-            continue  # it need not be there
+            continue  # the plan is optional
     return Source(source.path, source.data, there), remark
 
 
 def inside(path: str, top: str | None, reason: Callable[[str], str | None], project: str = "") -> bytes:
-    """Returns the content of a file that another file names.
+    """Return the content of a file that another file names.
 
     Args:
-        path: as the other file has it.
+        path: as in the other file.
         top: of the worktree.
         reason: returns why a snapshot would leave out a file.
-        project: where the project lay when the other file was written: what lay in it is looked for at `top`.
+        project: the former path of the project; paths below it are looked up at `top`.
 
     Raises:
-        Unreadable: it is not read; the message is what to say behind its name.
+        Unreadable: it is not read; the message completes a sentence that begins with its name.
     """
     missing = "is not in the repository"
     if top is None or not path:

@@ -1,6 +1,7 @@
-"""Takes files of other tools over: each becomes a checkpoint, those of one piece of work a run, and their bytes are kept beside it.
+"""Import files of other tools: a file becomes a checkpoint, a piece of work a run.
 
-What is recorded for a file is whole or not there, whoever is killed: the same call completes it. Index, HEAD and files stay as they are.
+The original bytes are kept. An import that was killed is completed by the same call. Index, HEAD
+and worktree do not change.
 """
 
 from __future__ import annotations
@@ -36,21 +37,21 @@ if TYPE_CHECKING:
     from gitckpt.store.snapshot.limits import Limits
 
 
-# What was imported before: by its bytes, and by the key of its run.
+# Earlier imports, by the bytes of a file and by the key of a run.
 
 
 def trigger(format_: str) -> str:
-    """Returns the trigger of checkpoints that were made of files of a format."""
+    """Return the trigger of checkpoints that were imported from a format."""
     return IMPORT + format_
 
 
 def shown(path: str) -> str:
-    """Returns the path of a file as a checkpoint has it: a document holds nothing but UTF-8."""
+    """Return a path as a checkpoint stores it: a document holds only UTF-8."""
     return quoted(os.fsencode(path))
 
 
 class KnownImports:
-    """What a repository has of files that were imported."""
+    """The earlier imports of a repository."""
 
     def __init__(self, store: Checkpoints) -> None:
         self._store = store
@@ -59,43 +60,33 @@ class KnownImports:
             self._by_original.setdefault(oid, []).append(ref.removeprefix(layout.ORIGINALS))
 
     def of_bytes(self, record: Record, path: str, original: str) -> Checkpoint | None:
-        """Returns the checkpoint that was made of a file; None where none was.
-
-        Args:
-            record: what the file becomes.
-            path: of the file, as it is shown.
-            original: the oid that its bytes have as a blob.
-        """
+        """Return the checkpoint of a file imported before; `original` is its blob's oid."""
         for name in self._by_original.get(original, ()):
             try:
                 found = self._store.read(name)
             except (NotFoundError, InvalidCheckpoint):
-                continue  # a kill has left the bytes alone, or somebody has removed the checkpoint
+                continue  # a kill left only the bytes, or the checkpoint was removed
             is_same = found.trigger == trigger(record.format) and found.imported is not None
             if is_same and (not record.by_path or (found.imported is not None and found.imported.path == shown(path))):
                 return found
         return None
 
     def note(self, original: str, checkpoint_id: str) -> None:
-        """Takes in what was imported just now."""
+        """Add a new import."""
         self._by_original.setdefault(original, []).append(checkpoint_id)
 
     def clear(self, checkpoint_id: str) -> None:
-        """Deletes the bytes that an import has kept which was killed before their checkpoint was there.
-
-        Args:
-            checkpoint_id: the id that a file says its checkpoint has.
-        """
+        """Delete the bytes left by an import that was killed before it had a checkpoint."""
         for space in layout.HOLDERS:
             oid = self._store.refs.read(space + checkpoint_id)
             if oid is not None:
                 try:
                     self._store.refs.update([Update(layout.CHECKPOINTS + checkpoint_id, "", ""), Update(space + checkpoint_id, "", oid)])
                 except RefMoved:
-                    return  # another import is at it
+                    return  # a concurrent import has changed it
 
     def claim(self, record: Record) -> Claim:
-        """Returns the key of the run that a file is of."""
+        """Return the key of a file's run."""
         key = f"{trigger(record.format)}:{record.identity}"
         if len(key) > keys.MAX_LENGTH or not key.isprintable():
             import hashlib
@@ -104,69 +95,58 @@ class KnownImports:
         return self._store.claim(key)
 
     def run(self, record: Record) -> str | None:
-        """Returns the run that files with the same identity became; None where there is none."""
+        """Return the run with the identity of a file, else None."""
         return self.claim(record).run()
 
 
-# Takes files of other tools over: each becomes a checkpoint, those of one piece of work a run, and their bytes are kept beside it.
+# The import.
 
 
 IMPORTED, KNOWN, REFUSED, FAILED, SKIPPED = "imported", "known", "refused", "failed", "skipped"
 
+# In seconds. Without the lock, only the refs prevent that one id is recorded twice.
 _LOCK, _PATIENCE = "import.lock", 120.0
-"""In seconds: after so long, or where nothing can be locked, the refs alone see to it that nothing is recorded twice under one id."""
 
+# Files per transaction: each has locks for which others may wait.
 _TOGETHER = 20
-"""So many files of a run are recorded at most in one transaction: each has locks that others may wait for."""
 
+# In characters. Only so much of a run's name is used for its id.
 _NAME = 1000
-"""In characters: what a run is about may be of any length; so much of it is looked at for its id."""
 
+# In characters. A longer id has no room for a number.
 _LONGEST_RUN = 180
-"""In characters: a longer id has no room for a number behind it."""
 
 
 @dataclass(frozen=True, slots=True)
 class ImportedFile:
-    """What became of a file of another tool.
+    """The result of importing one file."""
 
-    Attributes:
-        path: of the file: relative to the top of the worktree where it lies in it.
-        status: "imported"; "known", where its bytes were imported before; "refused", where its run has gone on here since; "failed", where
-            it cannot be read, or was named and is of none of the formats; "skipped", where only its name is that of a tool's.
-        format: its format; None where that cannot be told.
-        run: the run that it became, or is, part of.
-        checkpoint: its id; None where none was made.
-        label: of the checkpoint.
-        timestamp: of the checkpoint.
-        remarks: what was repaired, or kept and not understood, a clause each.
-        problem: why it was refused or cannot be read.
-    """
-
-    path: str
+    path: str  # relative to the top of the worktree if inside it
+    # "imported"; "known": imported before; "refused": its run has continued here since;
+    # "failed": unreadable, or named and of no known format; "skipped": only its name is a tool's.
     status: str
-    format: str | None = None
+    format: str | None = None  # None: unknown
     run: str | None = None
-    checkpoint: str | None = None
-    label: str | None = None
-    timestamp: str | None = None
-    remarks: tuple[str, ...] = ()
-    problem: str | None = None
+    checkpoint: str | None = None  # id; None: there is none
+    label: str | None = None  # of the checkpoint
+    timestamp: str | None = None  # of the checkpoint
+    remarks: tuple[str, ...] = ()  # what was repaired, or kept but not understood, a clause each
+    problem: str | None = None  # why it was refused or cannot be read
 
 
 class Importer:
-    """Takes files over into the repository of a store.
+    """Imports files into the repository of a store.
 
     Args:
-        format: one of `detection.NAMES`, if the files are all of that; by default it is told by their content.
-        phases: "linting" or "filtering": files of quasar's are from before it had that phase; "" for later ones.
-        history: whether every version of a superpowers file that git has is taken over.
-        fork: whether a file whose run has gone on here becomes a second run.
-        dry_run: whether to decide only.
-        progress: is told what is being done, a few words at a time.
+        format: one of `detection.NAMES`; by default the content decides.
+        phases: "linting" or "filtering" for quasar files from before that phase existed, else "".
+        history: import every version of a superpowers file in git's history.
+        fork: import a file whose run has continued here as a second run.
+        dry_run: report only.
+        progress: gets short messages.
 
     Raises:
-        UsageError: there is no such format or phase.
+        UsageError: the format or phase is unknown.
     """
 
     def __init__(
@@ -197,24 +177,24 @@ class Importer:
         self._planned: set[str] = set()
         self._attempts: dict[str, int] = {}
         self._top = self._store.repository.worktree
+        # Files that were not read, since a snapshot would leave them out.
         self.left: list[str] = []
-        """Files that were found and not looked into, since a snapshot would leave them out."""
 
         self._recorder = Recorder(self._store.repository, self._store.objects, self._store.refs)
 
     def take(self, paths: Sequence[str | os.PathLike[str]]) -> list[ImportedFile]:
-        """Imports files, and those below directories.
+        """Import files, and those below directories.
 
         Args:
-            paths: as seen from the current directory.
+            paths: relative to the current directory.
 
         Returns:
-            What became of each file that was named, or is one of theirs, the files of a run in their order.
+            The result of each named or recognized file; files of a run in their order.
 
         Raises:
-            UsageError: it is no list of paths.
-            NotFoundError: nothing is at one of the paths; nothing was imported.
-            CkptError: a checkpoint could not be recorded; those before it are there.
+            UsageError: the argument is no list of paths.
+            NotFoundError: a path does not exist; nothing was imported.
+            CkptError: a checkpoint could not be recorded; earlier ones are.
         """
         names = [os.fsdecode(path) for path in paths_of(paths)]
         with self._alone():
@@ -222,7 +202,7 @@ class Importer:
             return self._import(names)
 
     def _alone(self) -> contextlib.AbstractContextManager[object]:
-        """Waits for other imports: of two at a time, each would take over what the other has not recorded yet."""
+        # Two concurrent imports would both record files that neither knows yet.
         if self._dry_run:
             return contextlib.nullcontext()
         return Lock(os.path.join(self._store.repository.make_private_dir(), _LOCK), _PATIENCE)
@@ -260,7 +240,7 @@ class Importer:
         return outcomes
 
     def _require_unknown(self, source: Source, *, is_named: bool) -> None:
-        """Raise `Unreadable` with what a file of none of the formats lacks, unless it may be of no tool at all."""
+        """Raise `Unreadable` with what a file lacks, unless it may belong to no tool."""
         detection.require_whole(source)
         format_ = detection.format_by_place(source.path)
         if format_ is not None and not detection.may_be_anybodys(source, format_):
@@ -269,7 +249,7 @@ class Importer:
             raise Unreadable("it is of none of the formats; with --format NAME, what it lacks is said")
 
     def _read(self, source: Source, place: str) -> list[tuple[Record, Source]]:
-        """Returns what a file becomes, with its versions where they are wanted; nothing where it is of none of the formats."""
+        """Return the records of a file and of its wanted versions; none if unknown."""
         format_ = self._format or detection.format_of(source)
         if format_ is None:
             return []
@@ -294,11 +274,10 @@ class Importer:
         return made
 
     def _reason(self, path: str) -> str | None:
-        """Returns why a snapshot would leave out a file."""
         return limits.reason_to_leave(self._store.repository, self._limits, path)
 
     def _captured(self, directory: str) -> set[str] | None:
-        """Returns the files below a directory that a snapshot would capture; None to search all."""
+        """Return the files below a directory that a snapshot captures; None to search all."""
         if self._top is None:
             return None
         return limits.below(self._store.repository, self._limits, directory)
@@ -327,7 +306,6 @@ class Importer:
         return items
 
     def _run(self, items: list[FoundFile]) -> list[ImportedFile]:
-        """Imports the files of one run, oldest first."""
         outcomes: list[ImportedFile] = []
         fresh: list[FoundFile] = []
         seen: set[str] = set()
@@ -370,39 +348,35 @@ class Importer:
 
     def _imported(self, item: FoundFile, made: Checkpoint) -> ImportedFile:
         outcome = _outcome(item, IMPORTED, made.run, made)
-        is_drawn = self._dry_run and made.id != item.record.id  # then it will get another one
+        is_drawn = self._dry_run and made.id != item.record.id  # a real import draws another id
         return replace(outcome, checkpoint=None) if is_drawn else outcome
 
     def _settled(self, outcomes: list[ImportedFile]) -> list[ImportedFile]:
-        """Returns outcomes, after the heads of runs have moved that lag: whoever was killed just before that left nothing else to do."""
+        """Move heads of runs that lag after a kill, and return the outcomes."""
         if not self._dry_run:
             for run in {each.run for each in outcomes if each.run is not None}:
                 self._store.heads.move_up(run)
         return outcomes
 
     def _group(self, items: Sequence[FoundFile], newest: Checkpoint | None) -> list[Drafted]:
-        """Returns the first of some files of a run, and those that can be recorded together with it: on one commit, with the same files.
-
-        Raises:
-            StateError, UsageError: the first one cannot be recorded.
-        """
+        """Return the first files of a run that one transaction can record."""
         group = [self._draft(items[0], newest)]
         for item in items[1:]:
             try:
                 following = self._draft(item, group[-1].checkpoint)
             except (StateError, UsageError):
-                break  # told when it is the first one
+                break  # reported when it is the first one
             if not all(following.goes_with(each) for each in group):
                 break
             group.append(following)
         return group
 
     def _draft(self, item: FoundFile, newest: Checkpoint | None) -> Drafted:
-        """Returns what shall be recorded of a file that follows a checkpoint; None where it is the first of its run."""
+        """Return the checkpoint of a file that follows `newest`, or starts a run."""
         record, store = item.record, self._store
         checkpoint_id = record.id
         if checkpoint_id is not None and store.refs.read(layout.CHECKPOINTS + checkpoint_id) is not None:
-            checkpoint_id = None  # the file has changed since it was imported
+            checkpoint_id = None  # the file has changed since its import
         elif checkpoint_id is not None and not self._dry_run:
             self._known.clear(checkpoint_id)
         checkpoint_id = checkpoint_id or store.new_id()
@@ -432,7 +406,6 @@ class Importer:
         return Drafted(item, replace(drafted, imported=imported), fields, state)
 
     def _take(self, group: Sequence[Drafted], newest: Checkpoint | None, *, is_second: bool) -> list[Checkpoint]:
-        """Records the checkpoints of files in one transaction, as the first of a run or behind the newest one, and returns them."""
         first = group[0]
         run = newest.run if newest is not None else None
         claim = None
@@ -455,7 +428,7 @@ class Importer:
         return [draft.recorded(each.checkpoint, each.fields, each.state) for each in group]
 
     def _free_run(self, item: FoundFile) -> str:
-        """Returns the id of a new run: the one that its file has for it where that is free, else with a number behind it."""
+        """Return the file's own run id if it is free, else one with a number appended."""
         base = item.record.run or ids.run_id(times.to_stamp(item.time.started), item.record.name[:_NAME])
         if self._is_free(base):
             return base

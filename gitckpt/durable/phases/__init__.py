@@ -1,9 +1,9 @@
-"""What a phase of a pipeline does: a shell command, or something that gitckpt does itself.
+"""The phases of a pipeline: shell commands, and work that gitckpt does itself.
 
 Doors:
     command: `CommandPhase`, a shell command.
-    agent: an agent that is asked once; what its kinds of failures mean for a run.
-    options: reads a plan, and names a branch after it.
-    loop: a room; an agent works again and again until all is done.
-    review: a room; an agent works, and another one judges.
+    agent: one call of an agent; how its failures affect a run.
+    options: phase options, and the phases that read a plan and name a branch.
+    loop: a room; an agent works repeatedly until everything is done.
+    review: a room; a coder works and a reviewer judges.
 """

@@ -1,4 +1,4 @@
-"""An agent that is asked once, in the place of a command; and what its kinds of failures mean for a run, whoever asks."""
+"""Call an agent in place of a command, and map its failures to those of a run."""
 
 from __future__ import annotations
 
@@ -21,22 +21,22 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
+# How often a call is repeated after its connection was lost.
 MOST_LOST = 5
-"""So often an agent is asked again after its connection was lost."""
 
+# State key: no calls before this time. Absent where there is no limit.
 RETRY_AT = "retry_at"
-"""The key of the state that says until when an agent is not asked; absent where it may be."""
 
 _LONGEST_PAUSE = 60.0
 _RETRY_LATER, _BLOCKED = 75, 4
 
 
 def ask(context: Context) -> Ended:
-    """Asks an agent what a file says, which is the option `prompt`, and waits for its answer.
+    """Call an agent with the prompt from the option `prompt`, and wait for its answer.
 
     Raises:
-        PhaseFailed: it failed, took too long, or changed no file though it must; its sub-classes: it cannot be asked, it says that it is
-            blocked or asks to be tried later, or the run has to stop.
+        PhaseFailed: it failed, timed out, or changed no file although it must. Subclasses: it
+            cannot be called, is blocked, asks to be retried later, or the run has to stop.
     """
     run, phase = context.run, context.phase
     try:
@@ -65,7 +65,6 @@ def ask(context: Context) -> Ended:
 
 
 def _prompt(context: Context) -> str:
-    """Returns what the agent is asked: the content of a file that the run was started with, or of its worktree."""
     path = context.option("prompt")
     if not path:
         raise PhaseFailed(f"phase {context.phase.name!r} asks an agent nothing", hint='name a file: prompt = "PATH"')
@@ -84,17 +83,7 @@ def _require_success(name: str, answer: Answer) -> None:
 
 
 def require_there(client: Client, env: Mapping[str, str], run: ActiveRun, role: str = "agent") -> None:
-    """Looks, before the first call, whether the program of a client is there.
-
-    Args:
-        client: the client.
-        env: the environment that it gets.
-        run: in whose worktree it is called.
-        role: the input that names it.
-
-    Raises:
-        AgentUnusable: it is not.
-    """
+    """Raise `AgentUnusable` if the client of an input (`role`) is not installed."""
     missing = client.missing(env, run.path)
     if missing is not None:
         again = f"git ckpt resume {run.id}"
@@ -103,13 +92,7 @@ def require_there(client: Client, env: Mapping[str, str], run: ActiveRun, role: 
 
 
 def unusable(answer: Answer, run: str, role: str = "agent") -> AgentUnusable:
-    """Returns the error that an agent will not answer until somebody does something.
-
-    Args:
-        answer: which says so.
-        run: the id of the run.
-        role: the input that names the agent.
-    """
+    """Return the error for an agent that cannot answer until its setup is fixed."""
     return AgentUnusable(
         f"{answer.client} cannot be asked: {answer.problem}",
         code=answer.code,
@@ -119,19 +102,17 @@ def unusable(answer: Answer, run: str, role: str = "agent") -> AgentUnusable:
 
 
 def patiently(run: ActiveRun, call: Callable[[], Answer], show: Callable[[str], None], role: str = "agent") -> Answer:
-    """Asks an agent until its answer says something of the work: limits are waited for, and lost connections tried again.
+    """Call an agent until it answers; wait for rate limits, retry lost connections.
 
     Args:
-        run: the run; it ends the waiting where it has to stop.
-        call: asks once.
-        show: gets what a person is to know of the waiting, a line each.
+        show: prints a line about the waiting.
         role: the input that names the agent.
 
     Returns:
-        The last answer, with what all of them have cost.
+        The last answer, with the cost of all calls.
 
     Raises:
-        AgentUnusable: no other call would be answered either.
+        AgentUnusable: no further call would be answered either.
         Cancelled, DeadlineReached, LeaseLost: the run has to stop.
     """
     limited = lost = 0
@@ -160,15 +141,9 @@ def patiently(run: ActiveRun, call: Callable[[], Answer], show: Callable[[str], 
 
 
 def wait_for_a_limit(run: ActiveRun, state: MutableMapping[str, Any], show: Callable[[str], None]) -> None:
-    """Waits until an agent that was limited may be asked again, as this driver noted, or one before it.
-
-    Args:
-        run: the run; it ends the waiting where it has to stop.
-        state: its state or a table of that, which says at `RETRY_AT` until when; afterwards it does not. A file that was imported, or a
-            command, may have put anything there: what is no instant is no limit.
-        show: gets the line that says so.
-    """
+    """Wait until the time in `state[RETRY_AT]`, then remove it."""
     until = state.get(RETRY_AT)
+    # An imported file or a command can store anything here; a value that is no time is no limit.
     try:
         left = (times.from_text(until) - run.store.clock()) / times.MICRO if isinstance(until, str) else 0.0
     except ValueError:

@@ -1,7 +1,7 @@
-"""Makes issues of beads (`bd`), and finds those again that were made.
+"""Create and find issues of beads (`bd`).
 
-An issue is known again by the first word of its title, up to a colon, among those with a label: one that was made just before a kill, and
-is recorded nowhere, need not be made twice.
+The first word of a title, up to the colon, identifies an issue among those with a label. So an
+issue that was created just before a kill, and is not recorded, is not created twice.
 """
 
 from __future__ import annotations
@@ -20,17 +20,12 @@ if TYPE_CHECKING:
 BD = "bd"
 _LONGEST_TITLE = 72
 
+# Runs a shell command; returns how it ended and its standard output.
 AskBeads = Callable[[str], tuple[Ending, bytes]]
-"""Runs a command of the shell, and returns how it ended, and its standard output."""
 
 
 class TrackerFailed(Exception):
-    """The tracker did not do what it was asked.
-
-    Args:
-        problem: in words.
-        hangs: whether it did nothing for so long that nobody should wait for it again.
-    """
+    """An error of the tracker; `hangs` means that it timed out, so do not wait again."""
 
     def __init__(self, problem: str, *, hangs: bool = False) -> None:
         super().__init__(problem)
@@ -38,11 +33,9 @@ class TrackerFailed(Exception):
 
 
 class Beads:
-    """The issues below another one that have a label.
+    """The child issues of one issue that have a label.
 
     Args:
-        parent: the issue that they are children of.
-        label: theirs.
         call: runs `bd`.
     """
 
@@ -52,10 +45,10 @@ class Beads:
         self._call = call
 
     def there(self) -> Mapping[str, str]:
-        """Returns the ids of those that there are, by the word that their title begins with.
+        """Return the ids of existing issues by the first word of their title.
 
         Raises:
-            TrackerFailed: it is not known.
+            TrackerFailed: the issues cannot be listed.
         """
         said = self._ask(f"list --label {shlex.quote(self._label)}")
         issues: list[Any] = said if isinstance(said, list) else []
@@ -67,15 +60,14 @@ class Beads:
         return found
 
     def create(self, word: str, title: str, description: str) -> str:
-        """Makes an issue, and returns its id.
+        """Create an issue and return its id.
 
         Args:
-            word: what it is known again by, without a colon.
-            title: what it is about; white space counts as one space, and the end of a long one is cut off.
-            description: more of it.
+            word: identifies the issue; has no colon.
+            title: white space is collapsed, and a long title is cut.
 
         Raises:
-            TrackerFailed: it was not made, or it is not known which it is.
+            TrackerFailed: it was not created, or its id is unknown.
         """
         line = " ".join(title.replace("\0", " ").split())
         short = line if len(line) <= _LONGEST_TITLE else f"{line[: _LONGEST_TITLE - 1]}…"
@@ -89,7 +81,6 @@ class Beads:
         return bead
 
     def _ask(self, words: str) -> Any:
-        """Returns what beads prints as JSON. Errors: as `create`."""
         outcome, said = self._call(f"{BD} {words} --json")
         what = words.partition(" ")[0]
         if outcome.ended_by != EXIT:

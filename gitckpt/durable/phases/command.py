@@ -1,4 +1,4 @@
-"""A phase that is a shell command: what it finds in its environment, and what its end means for the run."""
+"""Run a phase that is a shell command, and map its exit code to the run."""
 
 from __future__ import annotations
 
@@ -24,36 +24,29 @@ if TYPE_CHECKING:
     from typing import Any
 
 
-# A phase that is a shell command: what it finds in its environment, and what its end means for the run.
-
-
 _SET = re.compile(r"([^=<]*?)(:=|=|<)(.*)")
 _LARGEST = 1024 * 1024
+# In bytes. A state has at most half of that.
 _LARGEST_STATE = 64 * 1024 * 1024
-"""In bytes. A state holds half of that at most."""
 
 
+# Special exit codes: EX_TEMPFAIL of sysexits.h, and "blocked" of gitckpt itself.
 RETRY_LATER, BLOCKED = 75, 4
-"""Exit codes with a meaning of their own: EX_TEMPFAIL of sysexits.h, and that of this program."""
 
 
 class CommandPhase:
-    """The command of a phase.
-
-    Args:
-        context: the attempt at it.
-    """
+    """A phase that is a shell command."""
 
     def __init__(self, context: Context) -> None:
         self._context = context
         self._run = context.run
 
     def perform(self) -> Ended:
-        """Runs it once.
+        """Run the command once.
 
         Raises:
-            PhaseFailed: it failed, took too long, or changed no file though it must; its sub-classes: it is blocked, asks to be tried
-                later, or the run has to stop.
+            PhaseFailed: it failed, timed out, or changed no file although it must. Subclasses: it
+                is blocked, asks to be retried later, or the run has to stop.
         """
         phase = self._context.phase
         files = _Exchange(self._run, phase)
@@ -100,7 +93,7 @@ class CommandPhase:
 
 
 class _Exchange:
-    """The files through which a command and its run tell each other things."""
+    """The files through which a command and its run exchange values."""
 
     def __init__(self, run: ActiveRun, phase: PhaseDefinition) -> None:
         self._run = run
@@ -112,15 +105,11 @@ class _Exchange:
 
     @property
     def variables(self) -> dict[str, str]:
-        """What tells the command where they are."""
+        """Environment variables with the paths of these files."""
         return {"CKPT_STATE": self.state_path, "CKPT_SET": self.set_path, "CKPT_OUTPUT": self.output_path}
 
     def prepare(self) -> None:
-        """Writes what the command may read.
-
-        Raises:
-            CkptError: it cannot be written.
-        """
+        """Write the files that the command may read."""
         run_files.make_directory(self.output_path)
         self._before = json.dumps(jsonable.plain(self._run.state), indent=2, ensure_ascii=False).encode("utf-8", "surrogatepass") + b"\n"
         for path, data in ((self.state_path, self._before), (self.set_path, b"")):
@@ -133,11 +122,7 @@ class _Exchange:
                 raise CkptError(f"cannot write {path}: {error.strerror}") from None
 
     def state(self, outcome: Ending) -> dict[str, Any]:
-        """Returns the state that the command, which succeeded, leaves.
-
-        Raises:
-            PhaseFailed: it left something else.
-        """
+        """Return the state that a successful command leaves."""
         state = self._run.state
         try:
             premises.require(self._run.files.path)
@@ -171,7 +156,7 @@ class _Exchange:
         return state
 
     def _value(self, how: str, text: str) -> Any:
-        """Returns what a line of CKPT_SET gives a key: the text, what it says as JSON, or what the file of that name holds."""
+        # key:=JSON, key=TEXT, or key<FILE
         if how == ":=":
             return json.loads(text)
         if how == "=":
@@ -182,7 +167,7 @@ class _Exchange:
         return regular.content_below(top, path, _LARGEST).decode("utf-8", "replace")
 
     def clear(self) -> None:
-        """Removes what only this attempt needed, and a directory in which it put nothing."""
+        """Remove the files of this attempt, and its output directory if it is empty."""
         for path in (self.state_path, self.set_path):
             if os.path.isdir(path) and not os.path.islink(path):
                 premises.discard(path)
@@ -196,18 +181,16 @@ class _Exchange:
         return PhaseFailed(f"phase {self._phase.name!r} failed: {problem}", code=outcome.code, output=outcome.tail)
 
 
-# Commands that a phase runs beside its own: tests, linters, filters and trackers, each for so long at most.
+# Other commands of a phase: tests, linters, filters and trackers, each with a timeout.
 
 
 def run(context: Context, line: str, seconds: float, *, show: bool = False, name: str = "") -> Ending:
-    """Runs a command in the worktree of a run.
+    """Run a command in the worktree of a run.
 
     Args:
-        context: the attempt at a phase.
-        line: what the shell runs.
-        seconds: how long it may take.
-        show: whether people see what it prints.
-        name: what it is called where the run has no time left; by default the line.
+        seconds: its timeout.
+        show: whether users see its output.
+        name: its name in the error; the line by default.
 
     Raises:
         DeadlineReached: the run has no time left.
@@ -227,12 +210,10 @@ def run(context: Context, line: str, seconds: float, *, show: bool = False, name
 
 
 def ask(context: Context, line: str, seconds: float, place: str) -> tuple[Ending, bytes]:
-    """Runs a command whose standard output has to be told from what it complains of; returns that as well.
+    """Run a command as `run` does; return its standard output separately.
 
     Args:
-        place: where it is kept, in the directory of the run's files.
-
-    Others, and errors: as `run`.
+        place: path of the output, below the directory of the run's files.
     """
     path = os.path.join(context.run.files.path, place)
     run_files.make_directory(os.path.dirname(path))

@@ -1,4 +1,4 @@
-"""Reads the options of phases: numbers, lengths of time, yes or no, all of them said as text; "" where nothing is said."""
+"""Parse the options of phases, which are text; "" means that an option is not set."""
 
 from __future__ import annotations
 
@@ -11,19 +11,12 @@ from gitckpt.durable.run.attempts import Ended, PhaseFailed
 from gitckpt.model import times
 from gitckpt.model.errors import UsageError
 
-# Reads the options of phases: numbers, lengths of time, yes or no, all of them said as text; "" where nothing is said.
-
-
 _ISSUE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:-]{0,127}")
 _YES, _NO = ("yes", "true", "1"), ("", "no", "false", "0")
 
 
 def agreed(name: str, text: str) -> bool:
-    """Returns whether an option says yes; nothing is no.
-
-    Raises:
-        UsageError: it says neither.
-    """
+    """Return whether an option says yes; "" is no."""
     said = text.lower()
     if said not in (*_YES, *_NO):
         raise UsageError(f"{name} is {said!r:.60}", hint="say yes or no")
@@ -31,27 +24,18 @@ def agreed(name: str, text: str) -> bool:
 
 
 def is_issue(text: str) -> bool:
-    """Tells whether a text can be the id of an issue."""
+    """Return whether a text is a valid issue id."""
     return _ISSUE.fullmatch(text) is not None
 
 
 def require_issue(text: str) -> None:
-    """Raises `UsageError` for what cannot be the id of an issue."""
+    """Raise `UsageError` unless a text is a valid issue id."""
     if not is_issue(text):
         raise UsageError(f"{text!r:.100} is no id of an issue", hint="see which there are: bd list")
 
 
 def count(name: str, text: str, usual: int) -> int:
-    """Returns the whole number that an option says.
-
-    Args:
-        name: of the option, for the error.
-        text: what it says.
-        usual: the number where it says nothing.
-
-    Raises:
-        UsageError: it says something else.
-    """
+    """Return the whole number in an option, or `usual` if it is not set."""
     if not text:
         return usual
     if not (text.isascii() and text.isdigit() and len(text) <= 6):
@@ -61,15 +45,7 @@ def count(name: str, text: str, usual: int) -> int:
 
 
 def amount(name: str, text: str) -> float:
-    """Returns the amount of money that an option says, in US dollars; 0 where it says nothing.
-
-    Args:
-        name: of the option, for the error.
-        text: what it says, such as `2.50`.
-
-    Raises:
-        UsageError: it says something else.
-    """
+    """Return an amount in US dollars, such as `2.50`; 0 if it is not set."""
     try:
         found = float(text or 0)
     except ValueError:
@@ -81,15 +57,10 @@ def amount(name: str, text: str) -> float:
 
 
 def pause(name: str, text: str, usual: float) -> float:
-    """Returns the length of time that an option says, in seconds; it may be none at all.
+    """Return the duration in an option, such as `90s`, in seconds; it may be 0.
 
     Args:
-        name: of the option, for the error.
-        text: what it says, such as `90s`.
-        usual: the length where it says nothing, in seconds.
-
-    Raises:
-        UsageError: it says something else.
+        usual: the default, in seconds.
     """
     try:
         return times.parse_age(text) / times.MICRO if text else usual
@@ -98,33 +69,25 @@ def pause(name: str, text: str, usual: float) -> float:
 
 
 def limit(name: str, text: str, usual: float) -> float:
-    """Returns how long something may take, in seconds. Args and errors: as `pause`.
-
-    Raises:
-        UsageError: it is no time at all.
-    """
+    """Return a timeout in seconds, as `pause` does; it must not be 0."""
     seconds = pause(name, text, usual)
     if not seconds:
         raise UsageError(f"{name}: {text!r:.60} is no time at all", hint="write as much as it may take: 30m")
     return seconds
 
 
-# What begins a run from a plan: it is read, and the branch is named after it.
+# The first phases of a run with a plan: read it, and name the branch after it.
 
 
+# The input that names the plan.
 PLAN = "plan"
-"""The input that is the plan."""
 
 _NOT_IN_SLUG = re.compile(r"[^a-z0-9-]+")
 _WORD_ENDS = re.compile(r"[-_\s]+")
 
 
 def read_plan(context: Context) -> Ended:
-    """Reads the plan that the run was started with: `plan_path`, `plan_title` and `plan_hash` join the state.
-
-    Raises:
-        PhaseFailed: there is none, or its front matter has no end.
-    """
+    """Read the plan of the run; store `plan_path`, `plan_title` and `plan_hash`."""
     run = context.run
     path = run.pipeline.inputs.get(PLAN, "")
     if not path:
@@ -136,7 +99,7 @@ def read_plan(context: Context) -> Ended:
 
 
 def generate_branch(context: Context) -> Ended:
-    """Names the branch after the plan: `branch` joins the state."""
+    """Name the branch after the plan; store it as `branch`."""
     run = context.run
     branch = f"forge/{slug(str(run.state.get('plan_path', '')))}"
     run.state["branch"] = branch
@@ -144,22 +107,14 @@ def generate_branch(context: Context) -> Ended:
 
 
 def slug(path: str) -> str:
-    """Returns what a plan is called in branches: its file name without extension, in lower case, with hyphens for other characters."""
+    """Return the file stem of a plan in lower case, with hyphens for other characters."""
     name = os.path.basename(path)
     stem = name[: name.rindex(".")] if "." in name else name
     return _NOT_IN_SLUG.sub("-", stem.lower()).strip("-") or "unnamed"
 
 
 def title_of(text: str, path: str) -> str:
-    """Returns the title of a plan: `title` of its front matter, or its file name in words.
-
-    Args:
-        text: of the plan.
-        path: of its file.
-
-    Raises:
-        PhaseFailed: the front matter has no end.
-    """
+    """Return the front matter `title` of a plan, or its file name in words."""
     if text.startswith("---\n"):
         head, end, _ = text[4:].partition("\n---")
         if not end and not text[4:].startswith("---"):

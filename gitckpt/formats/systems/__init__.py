@@ -1,8 +1,8 @@
-"""The formats of other tools, pure: from the bytes of a file to what it becomes, and from a checkpoint to the bytes of a file.
+"""The formats of other tools: parse their files, and write checkpoints as such.
 
 Doors:
-    detection: which format a file has, and the names of all.
-    content: `Record`, what one file becomes.
+    detection: detects the format of a file; the names of all formats.
+    content: `Record`, the content of one file.
     rlm_act: rlm-act's checkpoints, and those of its older format.
     forge: forge's runs.
     quasar: quasar's checkpoints, and the states of its nebulas.

@@ -1,6 +1,6 @@
-"""From the bytes of a file to values that a state can hold, within limits; what a state cannot hold is replaced, and told of.
+"""Parse files of other tools into values that a state can hold.
 
-The bytes themselves are kept beside the checkpoint, so nothing is lost by that.
+Values that a state cannot hold are replaced and reported; the original bytes are kept as well.
 """
 
 from __future__ import annotations
@@ -20,119 +20,84 @@ if TYPE_CHECKING:
     from typing import Any
 
 
-# What one file of another tool becomes: a checkpoint that has no place yet. Pure values, which readers of formats return.
+# The result of a format's reader.
 
 
 RLM_ACT, WORKFLOW, FORGE, QUASAR, NEBULA, SUPERPOWERS = "rlm-act", "workflow", "forge", "quasar", "nebula", "superpowers"
 FORMATS = (RLM_ACT, WORKFLOW, FORGE, QUASAR, NEBULA, SUPERPOWERS)
-"""The names of the formats."""
 
+# State key for values of a file that a checkpoint has no field for.
 KEY = "import"
-"""The key of a state below which stands what the file says and a checkpoint has no place for."""
 
 
 class Unreadable(ValueError):
-    """A file cannot be read as what it is; the message says why, in words for a person."""
+    """A file cannot be parsed; the message says why, in words for users."""
 
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """A file.
+    """A file to be parsed."""
 
-    Attributes:
-        path: where it is, as it is shown; relative to the top of the worktree where it lies in it.
-        data: its bytes.
-        beside: names → bytes of the files beside it that a reader may ask for.
-    """
-
-    path: str
+    path: str  # as shown; relative to the top of the worktree if inside it
     data: bytes
-    beside: Mapping[str, bytes] = field(default_factory=dict)
+    beside: Mapping[str, bytes] = field(default_factory=dict)  # name → content of files next to it
 
 
 @dataclass(frozen=True, slots=True)
 class Drive:
-    """What drives the run that a file tells of, if it goes on here.
+    """The pipeline that continues a file's run."""
 
-    Attributes:
-        pipeline: the name of the preset.
-        completed: its phases that are complete.
-        inputs: name → value, of those that the file has.
-        files: of inputs that are files: name → their path as the file has it.
-        contents: of inputs that are files, and came along: name → bytes.
-    """
-
-    pipeline: str
-    completed: tuple[str, ...] = ()
+    pipeline: str  # name of the preset
+    completed: tuple[str, ...] = ()  # completed phases
     inputs: Mapping[str, str] = field(default_factory=dict)
-    files: Mapping[str, str] = field(default_factory=dict)
+    files: Mapping[str, str] = field(default_factory=dict)  # input → path as in the file
+    # input → content, for input files that are available
     contents: Mapping[str, bytes] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """What a file becomes.
+    """The parsed content of a file."""
 
-    Attributes:
-        format: one of `FORMATS`.
-        identity: what the run is known by: files with the same one are of the same run.
-        name: what the run is about; becomes part of its id.
-        by_path: whether the path is part of the identity: elsewhere, the same bytes are another run.
-        phase: the label of the checkpoint.
-        state: of the checkpoint.
-        said: the timestamp as the file has it; "" without one.
-        time: the instant that this means if it is taken at its word, in microseconds since the epoch; None without one.
-        started: when the run began, likewise.
-        is_local: whether the file's clock may have been a local one that was called UTC.
-        commit: what the file says that HEAD was; "" where it does not.
-        errors: what went wrong.
-        id: the id that the checkpoint should have; None for any.
-        run: the id that the run should have; None for one that is made of `started` and `name`.
-        place: orders records of a run that have the same time.
-        drive: what drives the run; None where nothing does.
-        worktree: absolute path of the worktree that the work was done in, as the file has it; None where it has none.
-        branch: the branch that the work was done on; None where that is not told.
-        remarks: what was repaired, or was kept and not understood, a clause each.
-    """
-
-    format: str
-    identity: str
-    name: str
-    phase: str
+    format: str  # one of FORMATS
+    identity: str  # files with the same identity belong to the same run
+    name: str  # the subject of the run; becomes part of its id
+    phase: str  # the label of the checkpoint
     state: Mapping[str, Any]
+    # the path is part of the identity; the same bytes elsewhere are another run
     by_path: bool = False
-    said: str = ""
-    time: int | None = None
-    started: int | None = None
-    is_local: bool = False
-    commit: str = ""
+    said: str = ""  # the timestamp as in the file; "" without one
+    time: int | None = None  # that timestamp in microseconds since the epoch
+    started: int | None = None  # when the run began, likewise
+    is_local: bool = False  # the timestamp may be local time called UTC
+    commit: str = ""  # HEAD according to the file; "" if unknown
     errors: tuple[str, ...] = ()
-    id: str | None = None
-    run: str | None = None
-    place: int = 0
-    drive: Drive | None = None
-    worktree: str | None = None
-    branch: str | None = None
-    remarks: tuple[str, ...] = ()
+    id: str | None = None  # the preferred id of the checkpoint
+    run: str | None = None  # the preferred id of the run; None: derived from `started` and `name`
+    place: int = 0  # orders records of a run that have the same time
+    drive: Drive | None = None  # None: no pipeline
+    worktree: str | None = None  # absolute path according to the file
+    branch: str | None = None  # according to the file
+    remarks: tuple[str, ...] = ()  # what was repaired, or kept but not understood, a clause each
 
 
-# From the bytes of a file to values that a state can hold, within limits; what a state cannot hold is replaced, and told of.
+# Parsing within limits.
 
 
+# In bytes. The largest real file has 560 KB; a state holds at most 28 MiB.
 LARGEST = 16 * 1024 * 1024
-"""In bytes. The largest real file has 560 KB; a state holds 28 MiB at most."""
 
+# Of a TOML file: Python takes a second for so much; the largest real file has 10 KB.
 TOML = budget.Budget(1024 * 1024, 50_000, 100_000)
-"""Of a TOML file. Python's reader takes a second for so much; the largest real file has 10 KB."""
 
+# A state holds at most 900,000 values and 150,000 keys.
 _MOST_VALUES, _MOST_KEYS = 400_000, 150_000
-"""So many values and keys are taken over: a state has 900,000 values and 150,000 keys at most."""
 
 _MOST_REMARKS = 20
 _TOKENS = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"?|([,\[{])|(:)', re.DOTALL)
 
+# A state holds 200 levels of nesting, and adds some around these.
 _DEEPEST = 190
-"""So many levels of tables and lists are taken over: a state has 200, and puts some around them."""
 
 _DIGITS = 4000
 _MARK = "\ufeff"
@@ -141,33 +106,25 @@ _OFFSET = re.compile(r"(?:[Zz]|[+-]\d\d:\d\d)$")
 
 
 class Remarks:
-    """Collects what a person is to know of a file, each thing once."""
+    """Remarks on a file for users, without duplicates."""
 
     def __init__(self) -> None:
         self._clauses: dict[str, None] = {}
 
     def add(self, clause: str) -> None:
-        """Takes a clause in."""
+        """Add a clause."""
         self._clauses[clause] = None
 
     @property
     def said(self) -> tuple[str, ...]:
-        """The clauses, in order: the first few, and how many more there are."""
+        """The first clauses, and the number of the others."""
         clauses = list(self._clauses)
         more = len(clauses) - _MOST_REMARKS
         return (*clauses[:_MOST_REMARKS], f"and {more:,} more such things") if more > 0 else tuple(clauses)
 
 
 def text_of(source: Source, remarks: Remarks) -> str:
-    """Returns the text of a file.
-
-    Args:
-        source: the file.
-        remarks: is told of what is no UTF-8: the original alone has it.
-
-    Raises:
-        Unreadable: it is too large, or holds NUL characters.
-    """
+    """Return the text of a file, with U+FFFD for bytes that are not UTF-8."""
     if len(source.data) > LARGEST:
         raise Unreadable(f"it is larger than {LARGEST // 1024 // 1024} MiB")
     if b"\0" in source.data:
@@ -183,20 +140,12 @@ def text_of(source: Source, remarks: Remarks) -> str:
 
 
 def json_of(source: Source, remarks: Remarks) -> dict[str, Any]:
-    """Returns the object that a JSON file holds, as a state can hold it.
-
-    Args:
-        source: the file.
-        remarks: is told of what a state cannot hold.
-
-    Raises:
-        Unreadable: it is no JSON, no object, or more than is allowed.
-    """
+    """Return the object in a JSON file, as a state can hold it."""
     return table(json_as_it_is(source, remarks), remarks)
 
 
 def json_as_it_is(source: Source, remarks: Remarks) -> dict[str, Any]:
-    """Returns the object that a JSON file holds, which need not be fit for a state. Arguments and errors: as `json_of`."""
+    """Return the object in a JSON file, without changes for a state."""
 
     def pairs(found: list[tuple[str, Any]]) -> dict[str, Any]:
         table = dict(found)
@@ -226,7 +175,7 @@ def json_as_it_is(source: Source, remarks: Remarks) -> dict[str, Any]:
 
 
 def toml_of(source: Source, remarks: Remarks) -> dict[str, Any]:
-    """Returns the table that a TOML file holds. Errors and arguments: as `json_of`."""
+    """Return the table in a TOML file, as a state can hold it."""
     text = text_of(source, remarks)
     if len(source.data) > TOML.size:
         raise Unreadable(f"it is larger than {TOML.size // 1024} KiB")
@@ -243,25 +192,17 @@ def toml_of(source: Source, remarks: Remarks) -> dict[str, Any]:
 
 
 def table(found: dict[str, Any], remarks: Remarks) -> dict[str, Any]:
-    """Returns a table as a state can hold it.
-
-    Args:
-        found: the table.
-        remarks: is told of what was replaced.
-
-    Raises:
-        Unreadable: it has more values than a state may have.
-    """
+    """Return a table as a state can hold it; `Unreadable` if it has too many values."""
     count = [0]
     storable: dict[str, Any] = _storable(found, remarks, 0, count)
     return storable
 
 
 def _require_few(data: bytes) -> None:
-    """Raises `Unreadable` where a JSON text has more values or keys than are taken over: parsed, each takes a hundred times its bytes."""
+    # Checked before parsing, which takes a hundred times the memory of the text.
     if sum(map(data.count, (b",", b"[", b"{"))) <= _MOST_VALUES and data.count(b":") <= _MOST_KEYS:
         return
-    # What stands within strings separates nothing. Whatever it is, it is looked at no longer than a text with as much as is allowed.
+    # Separators in strings do not count. The second limit bounds the time for other tokens.
     found = [0, 0, 0]
     for token in _TOKENS.finditer(data):
         found[token.lastindex or 0] += 1
@@ -297,33 +238,33 @@ def _text(text: str, remarks: Remarks) -> str:
 
 
 def string(found: object) -> str:
-    """Returns a value that should be a string; "" where it is none."""
+    """Return a value if it is a string, else ""."""
     return found if isinstance(found, str) else ""
 
 
 def strings(found: object) -> list[str]:
-    """Returns the strings of a value that should be a list of them."""
+    """Return the strings of a list; an empty list for any other value."""
     return [each for each in found if isinstance(each, str)] if isinstance(found, list) else []
 
 
 def mapping(found: object) -> dict[str, Any]:
-    """Returns a value that should be a table; an empty one where it is none."""
+    """Return a value if it is a table, else an empty one."""
     return found if isinstance(found, dict) else {}
 
 
 def mappings(found: object) -> list[dict[str, Any]]:
-    """Returns the tables of a value that should be a list of them."""
+    """Return the tables of a list; an empty list for any other value."""
     return [each for each in found if isinstance(each, dict)] if isinstance(found, list) else []
 
 
 def number(found: object, default: float = 0) -> float:
-    """Returns a value that should be a finite number; the default where it is none."""
+    """Return a value if it is a finite number, else the default."""
     is_number = isinstance(found, (int, float)) and not isinstance(found, bool)
     return found if is_number and math.isfinite(found) else default  # type: ignore[arg-type, return-value]
 
 
 def errors_of(found: object, remarks: Remarks) -> tuple[str, ...]:
-    """Return the texts of a value that should be a list of errors; a text alone is the only one, and what is no text is told of."""
+    """Return the texts of a list of errors; a single text counts as a list."""
     if isinstance(found, str) and found:
         remarks.add("has a text for errors, in place of a list: it is taken for the only one")
         return (found,)
@@ -334,7 +275,7 @@ def errors_of(found: object, remarks: Remarks) -> tuple[str, ...]:
 
 
 def lacks_offset(found: object) -> bool:
-    """Return whether a value is a time that does not say how far it is from UTC; of a date, nobody asks that."""
+    """Return whether a value is a time without UTC offset; a date is not."""
     if isinstance(found, dt.datetime):
         return found.tzinfo is None
     is_time = isinstance(found, str) and ":" in found and _OFFSET.search(found.strip()) is None
@@ -342,7 +283,7 @@ def lacks_offset(found: object) -> bool:
 
 
 def note_times(found: Iterable[object], remarks: Remarks) -> bool:
-    """Return whether one of some values is a time without an offset, and tell of it."""
+    """Return whether any value is a time without UTC offset, and add a remark."""
     is_naive = any(map(lacks_offset, found))
     if is_naive:
         remarks.add("has a time without an offset: it is taken for UTC")
@@ -350,9 +291,9 @@ def note_times(found: Iterable[object], remarks: Remarks) -> bool:
 
 
 def instant(found: object) -> int | None:
-    """Returns the instant that a file means, in microseconds since the epoch; None where it names none.
+    """Return a time of a file in microseconds since the epoch; None if it is none.
 
-    A date stands for its midnight; what has no offset is taken for UTC.
+    A date stands for its midnight. A time without offset is taken as UTC.
     """
     if isinstance(found, dt.datetime):
         aware = found if found.tzinfo is not None else found.replace(tzinfo=dt.UTC)

@@ -1,4 +1,4 @@
-"""Which format a file has: told by its content, never by its name. Pure."""
+"""Detect the format of a file by its content, never by its name."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ from typing import Any
 from gitckpt.formats.systems import content, forge, quasar, rlm_act, superpowers, yaml_text
 from gitckpt.formats.systems.content import FORGE, FORMATS, NEBULA, QUASAR, RLM_ACT, SUPERPOWERS, WORKFLOW, Remarks, Source, Unreadable
 
+# Names of files that are examined when a directory is searched.
 SUFFIXES = (".json", ".yaml", ".yml", ".toml")
-"""How the names of files end that are looked into where a directory is searched."""
 
+# Directories of the tools: an unreadable file there is an error.
 _HOMES = {
     ".rlm-act-checkpoints": RLM_ACT,
     ".workflow-checkpoints": WORKFLOW,
     ".forge/runs": FORGE,
     "conductor/tracks": SUPERPOWERS,
 }
-"""Directories that belong to these tools: what lies there and cannot be read is an error."""
 
+# Values of `--format`. The content tells a nebula's state from quasar's checkpoint.
 NAMES = {name: name for name in FORMATS if name != NEBULA}
-"""What `--format` takes; the state of a nebula is told from a checkpoint of quasar's by its content."""
 
 _JSON: Mapping[str, Callable[[Mapping[str, Any]], bool]] = {
     RLM_ACT: rlm_act.is_one,
@@ -40,14 +40,14 @@ _JSON_WORDS = (b'"phase"', b'"loop_state"', b'"track_id"')
 
 
 def format_of(source: Source) -> str | None:
-    """Returns the format of a file, one of `FORMATS`; None where it is none of them.
+    """Return the format of a file, one of `FORMATS`, or None.
 
     Raises:
-        Unreadable: it looks like one, and cannot be read.
+        Unreadable: it seems to have a format, but cannot be parsed.
     """
     start = source.data[:_BEGINNING].removeprefix(codecs.BOM_UTF8).lstrip()
     if start.startswith(b"{"):
-        if not any(word in source.data for word in _JSON_WORDS):  # most files need not be parsed to know that
+        if not any(word in source.data for word in _JSON_WORDS):  # avoids parsing most files
             return None
         found = content.json_as_it_is(source, Remarks())
         return next((name for name, is_one in _JSON.items() if is_one(found)), None)
@@ -61,13 +61,9 @@ def format_of(source: Source) -> str | None:
 
 
 def require_whole(source: Source) -> None:
-    """Sees to it that a file of none of the formats is whole: one that was torn while it was written lacks what it would be told by.
+    """Raise `Unreadable` if a file of unknown format does not match its suffix.
 
-    Args:
-        source: a file that was named, or lies where one of the tools puts its own.
-
-    Raises:
-        Unreadable: it is not what the end of its name says.
+    A file that was torn while it was written can lack the keys that identify its format.
     """
     read = next((read for suffix, read in _WHOLE.items() if source.path.endswith(suffix)), None)
     if read is not None:
@@ -75,7 +71,7 @@ def require_whole(source: Source) -> None:
 
 
 def format_by_place(path: str) -> str | None:
-    """Return the format of the tool that puts its files where a file lies; None where none does."""
+    """Return the format of the tool that stores files at this path, or None."""
     where, _, name = path.rpartition("/")
     found = next((format_ for home, format_ in _HOMES.items() if f"/{home}/" in f"/{where}/"), None)
     if found is not None:
@@ -87,12 +83,12 @@ def format_by_place(path: str) -> str | None:
 
 
 def may_be_anybodys(source: Source, place_format: str) -> bool:
-    """Return whether a file of none of the formats may be of no tool at all: `checkpoint.toml` is a name that others give as well."""
+    """Return whether a file may belong to no tool: others use `checkpoint.toml`, too."""
     return place_format == QUASAR and not quasar.has_signs(content.toml_of(source, Remarks()))
 
 
 def is_state_of_nebula(source: Source) -> bool:
-    """Tells whether a file is the state of a nebula: it goes by the name of quasar, too."""
+    """Return whether a file is the state of a nebula, which quasar writes, too."""
     try:
         return quasar.is_nebula(content.toml_of(source, Remarks()))
     except Unreadable:

@@ -1,6 +1,6 @@
-"""forge: `.forge/runs/<id>.yaml`, a file for each run, overwritten at each step. Pure.
+"""forge: `.forge/runs/<id>.yaml`, one file per run, overwritten at each step.
 
-Fields, vocabularies and quirks: the tool's source, shahar-caura/forge (MIT), and files that it wrote.
+Fields, values and quirks: the source of shahar-caura/forge (MIT), and files that it wrote.
 """
 
 from __future__ import annotations
@@ -17,35 +17,31 @@ from gitckpt.model.arguments import first_of
 from gitckpt.model.checkpoint import Checkpoint
 from gitckpt.model.phase import NOT_PHASES
 
+# Steps of the preset plan-to-pr, by forge's names. Later versions of forge have more.
 STEPS = ("read plan", "generate branch", "create worktree", "run agent", "commit and push", "create pr")
-"""The steps of the preset plan-to-pr, by the names that forge gives them; its later versions have others among them."""
 
 NUMBERS = ("pr_number", "cr_retry_count")
 TIMES = frozenset(("created_at", "updated_at"))
 
+# Keys in the order of forge's struct; only those in `_ALWAYS` are written if they are empty.
 ORDER = (
     *("id", "plan_path", "mode", "status", "created_at", "updated_at", "branch", "worktree_path", "pr_url", "pr_number"),
     *("issue_key", "issue_url", "cr_feedback", "plan_title", "cr_fix_summary", "source_issue", "cr_retry_count", "steps"),
 )
-"""The keys in the order of forge's struct; all but id, plan_path, status, the times and steps are left out where they are empty."""
 
 _ALWAYS = frozenset(("id", "plan_path", "status", "created_at", "updated_at", "steps"))
 _ENDED = ("complete", "skipped")
 
 
 def is_one(found: Mapping[str, Any]) -> bool:
-    """Tells whether a YAML table is the state of one of forge's runs."""
+    """Return whether a YAML table is the state of a forge run."""
     steps = found.get("steps")
     named = isinstance(steps, list) and all(isinstance(each, dict) and "name" in each for each in steps)
     return named and isinstance(found.get("id"), str) and "status" in found and "created_at" in found
 
 
 def read(source: Source) -> Record:
-    """Returns what the state of a run becomes.
-
-    Raises:
-        Unreadable: it is none.
-    """
+    """Parse the state of a run."""
     remarks = Remarks()
     found = content.table(yaml_text.read(content.text_of(source, remarks), remarks), remarks)
     if not is_one(found):
@@ -75,7 +71,7 @@ def read(source: Source) -> Record:
     phase = _label(found, names, steps)
     has_title = bool(content.string(found.get("plan_title")))
     if plan and not has_title and phase != "run-complete" and found.get("mode") != "push":
-        done.discard("read plan")  # forge reads the plan again when it resumes: the title is nowhere else
+        done.discard("read plan")  # forge reads it again when it resumes, to get the title
     beside = source.beside.get(f"{os.path.basename(own)}-plan.md")
     return Record(
         FORGE,
@@ -103,7 +99,7 @@ def read(source: Source) -> Record:
 
 
 def _label(found: Mapping[str, Any], names: list[str], steps: list[dict[str, Any]]) -> str:
-    """Returns the label that says how far the run came: as a driver of gitckpt would have left it."""
+    """Return the label that a gitckpt run would have at this point."""
     status = found["status"]
     if status == "completed":
         return "run-complete"
@@ -118,15 +114,7 @@ def _label(found: Mapping[str, Any], names: list[str], steps: list[dict[str, Any
 
 
 def write(checkpoint: Checkpoint, losses: list[str]) -> bytes:
-    """Returns a run as its newest checkpoint tells of it, as forge writes its state.
-
-    Args:
-        checkpoint: the newest one of a run.
-        losses: takes in what the format cannot say, a clause each.
-
-    Raises:
-        Unreadable: the checkpoint is of no run.
-    """
+    """Return a run, by its newest checkpoint, as forge writes its state."""
     if checkpoint.run is None:
         raise Unreadable("a checkpoint outside of a run is none of forge's: it has no steps")
     state = jsonable.state(checkpoint)
@@ -135,7 +123,7 @@ def write(checkpoint: Checkpoint, losses: list[str]) -> bytes:
     pipeline = checkpoint.pipeline
     completed = set(pipeline.completed) if pipeline is not None else set()
     known = {content.string(each.get("name")): each for each in content.mappings(state.get("steps"))} if is_forge else {}
-    # Of a run that nothing drives, no more is known to be a step than what it is at.
+    # Without a pipeline, only the current step is known.
     own_step = [checkpoint.phase_name] if checkpoint.phase_name not in NOT_PHASES else []
     phases = list(known) or (list(pipeline.phases) if pipeline is not None and pipeline.phases else own_step)
     is_over = checkpoint.label == "run-complete"
@@ -183,5 +171,5 @@ def _is_plain(value: object) -> bool:
 
 
 def _started(run: str) -> str:
-    """Returns when a run began, which its id says."""
+    # A run id begins with its start time.
     return f"{run[:4]}-{run[4:6]}-{run[6:8]}T{run[9:11]}:{run[11:13]}:{run[13:15]}Z"

@@ -1,6 +1,7 @@
-"""quasar: `checkpoint.<phase>.toml`, a coder and a reviewer in the middle of their cycles; and `nebula.state.toml`, tasks by name. Pure.
+"""quasar: `checkpoint.<phase>.toml`, a review, and `nebula.state.toml`, its tasks.
 
-Formats: the tool's source and its plan for checkpoints, papapumpkin/quasar (MIT), and files that its libraries wrote.
+Formats: the source of papapumpkin/quasar (MIT) and its plan for checkpoints, and files that its
+libraries wrote.
 """
 
 from __future__ import annotations
@@ -21,42 +22,34 @@ from gitckpt.model.checkpoint import Checkpoint
 from gitckpt.model.errors import InvalidCheckpoint, NewerCheckpoint
 from gitckpt.model.values import replace
 
+# Phase numbers before quasar had the phase linting (18 February 2026) or filtering (23 February).
 TABLES = {"": cycle.PHASES, "linting": cycle.WITHOUT_LINTING, "filtering": cycle.WITHOUT_FILTERING}
-"""The phases by their numbers, as quasar counted them until it got the phase linting (18 February 2026) or filtering (23 February)."""
 
 _SIGNS = ("cycle", "max_cycles", "task_title", "phase")
+# Go's zero time.
 _NEVER = dt.datetime(1, 1, 1, tzinfo=dt.UTC)
-"""Go's zero time."""
 
 _DONE = ("done", "skipped")
 _ENDED = {"done": "complete", "failed": "failed", "skipped": "skipped", "in_progress": "started"}
 
 
 def is_one(found: Mapping[str, Any]) -> bool:
-    """Tells whether a TOML table is a checkpoint of quasar's."""
+    """Return whether a TOML table is a quasar checkpoint."""
     return all(key in found for key in _SIGNS) and "version" in found
 
 
 def has_signs(found: Mapping[str, Any]) -> bool:
-    """Return whether a TOML table has any key that quasar writes, but for its version."""
+    """Return whether a TOML table has any of quasar's keys except the version."""
     return not found.keys().isdisjoint(CycleState().head().keys() - {"version", "created_at"})
 
 
 def is_nebula(found: Mapping[str, Any]) -> bool:
-    """Tells whether a TOML table is the state of a nebula."""
+    """Return whether a TOML table is the state of a nebula."""
     return "nebula_name" in found and any(isinstance(found.get(key), dict) for key in ("phases", "tasks")) and "version" in found
 
 
 def read(source: Source, phases: str = "") -> Record:
-    """Returns what a checkpoint of quasar's becomes.
-
-    Args:
-        source: the file.
-        phases: a key of `TABLES`, for files that were written when phases had other numbers.
-
-    Raises:
-        Unreadable: it is none.
-    """
+    """Parse a quasar checkpoint; `phases`, a key of `TABLES`, is for old numbers."""
     remarks = Remarks()
     found = content.toml_of(source, remarks)
     if not is_one(found):
@@ -111,15 +104,14 @@ def read(source: Source, phases: str = "") -> Record:
 
 
 def cycle_of(data: bytes | str, source: str, numbers: tuple[str, ...] = cycle.PHASES) -> CycleState:
-    """Returns the state that a file holds. Its instant is in UTC and to the microsecond; the file may know more of it.
+    """Return the review state in a file, its time in UTC with microseconds.
 
     Args:
-        data: the file.
-        source: its name, for errors.
-        numbers: the phases by their numbers, for a file that does not name its phase.
+        source: the name of the file, for errors.
+        numbers: phases by number, for a file without the phase's name.
 
     Raises:
-        InvalidCheckpoint: it is damaged, or holds what cannot be; `NewerCheckpoint`: its version is a later one.
+        InvalidCheckpoint: the file is damaged or invalid; `NewerCheckpoint`: a later version.
     """
     table = _table(data, source)
     created = table.pop("created_at", _NEVER)
@@ -156,7 +148,7 @@ def _label(state: CycleState) -> str:
 
 
 def read_nebula(source: Source) -> Record:
-    """Returns what the state of a nebula becomes. Errors: as `read`."""
+    """Parse the state of a nebula."""
     remarks = Remarks()
     found = content.toml_of(source, remarks)
     if not is_nebula(found):
@@ -196,14 +188,9 @@ def _label_of_nebula(statuses: Mapping[str, str]) -> str:
 
 
 def write(checkpoint: Checkpoint, losses: list[str]) -> bytes:
-    """Returns the state of a review as quasar writes it: 19 keys, then the findings, in the style of go-toml.
+    """Return the review of a checkpoint as quasar writes it.
 
-    Args:
-        checkpoint: one whose state has a review.
-        losses: takes in what the format cannot say, a clause each.
-
-    Raises:
-        Unreadable: there is no review in its state, or it is none that quasar would read.
+    It has 19 keys, then the findings, in the style of go-toml.
     """
     table = checkpoint.state.get(cycle.KEY)
     if not isinstance(table, Mapping):
@@ -217,7 +204,7 @@ def write(checkpoint: Checkpoint, losses: list[str]) -> bytes:
         state = replace(state, phase=cycle.resumes_in(state), failed_in="", problem="")
     for key, value in state.more().items():
         if key == "beads" and not any(state.beads.values()):
-            continue  # those are quasar's own
+            continue  # quasar created these issues
         if value and key not in ("phase", "findings", "all_findings"):
             losses.append(f"{key} of the review")
     statuses = {each.status for each in state.all_findings} - {"found"}
@@ -238,29 +225,29 @@ def write(checkpoint: Checkpoint, losses: list[str]) -> bytes:
 
 
 def _unknown(checkpoint: Checkpoint) -> list[str]:
-    """Returns keys that an imported file had, and quasar has no place for."""
+    """Return the keys of an imported file that quasar does not know."""
     return [key for key in content.mapping(jsonable.state(checkpoint).get(KEY)) if key not in ("format", "phases", "git_commit")]
 
 
 def _time(text: str) -> str:
-    """Returns a timestamp as Go writes it: no zeros at the end of a fraction. Its zero time stands for none."""
+    # Go writes no trailing zeros in a fraction; its zero time means "none".
     return f"{text.removesuffix('Z').rstrip('0').rstrip('.')}Z" if "." in text else text or "0001-01-01T00:00:00Z"
 
 
 class _Plain(str):
-    """A value that stands without quotes."""
+    """A value that is written without quotes."""
 
     __slots__ = ()
 
 
 def _value(value: object) -> str:
-    """Returns a value as go-toml v2 writes it: literal strings where that is possible, never on several lines."""
+    """Return a value as go-toml v2 writes it: on one line, a literal if possible."""
     if isinstance(value, _Plain):
         return value
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, float):
-        text = format(Decimal(repr(value)), "f")  # it never writes an exponent
+        text = format(Decimal(repr(value)), "f")  # go-toml writes no exponent
         return text if "." in text else f"{text}.0"
     if isinstance(value, int):
         return str(value)

@@ -1,7 +1,7 @@
-"""rlm-act: `.rlm-act-checkpoints/<uuid>.json`, a file for each phase of a pipeline, with all results until then. Pure.
+"""rlm-act: `.rlm-act-checkpoints/<uuid>.json`, a file per phase with all results.
 
-And its older format, `.workflow-checkpoints/<uuid>.json`, a file for each failure. Fields and quirks: the tool's source,
-tha-hammer/silmari-Context-Engine (MIT), and 44 files that it wrote.
+Older format: `.workflow-checkpoints/<uuid>.json`, one file per failure. Fields and quirks: the
+source of tha-hammer/silmari-Context-Engine (MIT), and 44 files that it wrote.
 """
 
 from __future__ import annotations
@@ -18,36 +18,32 @@ from gitckpt.model.checkpoint import Checkpoint
 
 PHASES = ("research", "decomposition", "tdd_planning", "multi_doc", "beads_sync", "implementation")
 
+# Names in its requirements → names in its code.
 _ALSO = {"planning": "tdd_planning", "phase_decomposition": "multi_doc", "beads_integration": "beads_sync"}
-"""The names that its requirements give to phases which its code calls otherwise."""
 
 _STATUSES = ("complete", "failed", "skipped")
+# Written for a plan in Markdown: the first four phases count as complete.
 _MARKDOWN = "markdown-plan-skip"
-"""What is written where a plan in Markdown was given: the first four phases count as complete."""
 
+# Arguments of `bd`, and directories of the worktree: no options, and no `..`.
 _ISSUE, _PLAN = re.compile(r"\w[\w.:#-]*"), re.compile(r"\w[\w. -]*")
-"""What may become an argument of `bd`, and a directory of the run's worktree: no option, and no way out of that."""
 
 _DONE = ("complete", "skipped")
 _KEYS = ("id", "phase", "timestamp", "state", "errors", "git_commit")
 
 
 def is_one(found: Mapping[str, Any]) -> bool:
-    """Tells whether a JSON object is one of rlm-act's checkpoints."""
+    """Return whether a JSON object is an rlm-act checkpoint."""
     return all(key in found for key in ("id", "phase", "timestamp")) and isinstance(found.get("state"), dict)
 
 
 def is_workflow(found: Mapping[str, Any]) -> bool:
-    """Tells whether a JSON object is of the older format."""
+    """Return whether a JSON object has the older format."""
     return all(key in found for key in ("id", "phase", "timestamp")) and isinstance(found.get("state_snapshot"), dict)
 
 
 def read(source: Source) -> Record:
-    """Returns what a checkpoint of rlm-act becomes.
-
-    Raises:
-        Unreadable: it is none.
-    """
+    """Parse an rlm-act checkpoint."""
     remarks = Remarks()
     found = content.json_of(source, remarks)
     if not is_one(found):
@@ -82,7 +78,7 @@ def read(source: Source) -> Record:
 
 
 def read_workflow(source: Source) -> Record:
-    """Returns what a checkpoint of the older format becomes. Errors: as `read`."""
+    """Parse a checkpoint of the older format."""
     remarks = Remarks()
     found = content.json_of(source, remarks)
     if not is_workflow(found):
@@ -107,14 +103,14 @@ def read_workflow(source: Source) -> Record:
         commit=content.string(found.get("git_commit")),
         errors=tuple(each for each in errors if each),
         id=own if ids.is_id(own) else None,
-        # The research that its planning began with is there; nothing else is known to be complete.
+        # Planning starts from finished research; no other phase is known to be complete.
         drive=Drive("rlm-act", ("research",) if is_planning else (), {}, {"research_path": documents[0]} if is_planning else {}),
         remarks=tuple(remarks.said),
     )
 
 
 def _drive(state: Mapping[str, Any], results: Mapping[str, Mapping[str, Any]], remarks: Remarks) -> Drive:
-    """Returns what drives the run: the preset of that name, with what the file has for its inputs."""
+    """Return the preset rlm-act, with the inputs and completed phases of the file."""
     done = [name for name in PHASES if content.string(results.get(name, {}).get("status")) in _DONE]
 
     def said(phase: str, key: str) -> Any:
@@ -151,7 +147,7 @@ def _phase(name: str) -> str:
 
 
 def _label(said: str, remarks: Remarks) -> str:
-    """Returns the label of the checkpoint: the phase in the words of the preset, and the status behind its last hyphen."""
+    """Return the label: the phase by its name in the preset, and the status."""
     if said == _MARKDOWN:
         return "multi_doc-skipped"
     name, hyphen, status = said.rpartition("-")
@@ -164,21 +160,16 @@ def _label(said: str, remarks: Remarks) -> str:
 
 
 def write(checkpoint: Checkpoint, losses: list[str]) -> bytes:
-    """Returns a checkpoint as a file of rlm-act: all keys in its order, indented by 2, in ASCII, without a line break at the end.
+    """Return a checkpoint as rlm-act writes it.
 
-    Args:
-        checkpoint: any checkpoint.
-        losses: takes in what the format cannot say, a clause each.
-
-    Raises:
-        Unreadable: the checkpoint is nothing that rlm-act's reader would take.
+    All keys in its order, indented by 2, in ASCII, without a final line break.
     """
     state = jsonable.state(checkpoint)
     own = content.mapping(state.pop(KEY, None))
     known = content.string(own.get("format")) == RLM_ACT
     is_untouched = known and checkpoint.imported is not None
     if not is_untouched:
-        # Whoever keeps rlm-act's own state here means by its keys what rlm-act does.
+        # A state with rlm-act's own keys is taken as rlm-act's.
         is_its_own = known or (isinstance(state.get("phase_results"), dict) and bool(content.string(state.get("project_path"))))
         state = _pipeline_state(checkpoint, state if is_its_own else {}, state, losses)
     document = {
@@ -194,7 +185,7 @@ def write(checkpoint: Checkpoint, losses: list[str]) -> bytes:
 
 
 def _strict(checkpoint: Checkpoint, losses: list[str]) -> str:
-    """Returns a label that rlm-act has: its phases end complete or failed."""
+    """Return a label that rlm-act accepts: its phases end complete or failed."""
     name, status = checkpoint.phase_name, checkpoint.status
     if name not in PHASES:
         losses.append(f"the phase {name}, which rlm-act does not have")
@@ -205,13 +196,11 @@ def _strict(checkpoint: Checkpoint, losses: list[str]) -> str:
 
 
 def _pipeline_state(checkpoint: Checkpoint, before: Mapping[str, Any], state: Mapping[str, Any], losses: list[str]) -> dict[str, Any]:
-    """Returns a `PipelineState`, every key of it: its loader wants a project and an autonomy.
+    """Return a `PipelineState` with the project and autonomy that the loader needs.
 
     Args:
-        checkpoint: what it tells of.
-        before: the state that was imported, or what has become of it since; empty for a run that was not rlm-act's.
+        before: the imported state, or its later version; empty for other runs.
         state: of the checkpoint.
-        losses: takes in what has no place.
     """
     pipeline = checkpoint.pipeline
     done = dict(pipeline.completed) if pipeline is not None else {}
@@ -258,8 +247,8 @@ def _pipeline_state(checkpoint: Checkpoint, before: Mapping[str, Any], state: Ma
     }
 
 
+# The keys of a `PipelineState` in order.
 STATE = (
     *("project_path", "autonomy_mode", "current_phase", "phase_results", "context_entry_ids"),
     *("started_at", "checkpoint_id", "beads_epic_id", "metadata"),
 )
-"""The keys of a `PipelineState`, in its order."""

@@ -1,7 +1,8 @@
-"""superpowers: `conductor/tracks/<track>/metadata.json`, how far agents are with the steps of a track. Pure.
+"""superpowers: `conductor/tracks/<track>/metadata.json`, the steps of a track.
 
-Agents edit these files by hand, and deviate from what their prompts describe; so nothing is refused that is a JSON object of such a track.
-The state is the file: words are understood where they are read (`durable.steps`), never changed.
+Agents edit these files by hand and deviate from their prompts, so any JSON object of a track is
+accepted. The state is the file itself; `durable.steps` interprets its words, and nothing rewrites
+them.
 """
 
 from __future__ import annotations
@@ -32,22 +33,15 @@ _TICKED = ("- [x]", "* [x]", "- [X]", "* [X]")
 
 
 def is_one(found: Mapping[str, Any]) -> bool:
-    """Tells whether a JSON object is the metadata of a track."""
+    """Return whether a JSON object is the metadata of a track."""
     return isinstance(found.get("loop_state"), dict) or ("track_id" in found and ("status" in found or "type" in found))
 
 
 def read(source: Source, graph: Graph) -> Record:
-    """Returns what the metadata of a track becomes.
-
-    Args:
-        source: the file; beside it its `plan.md`, where that is there.
-        graph: the steps of superpowers.
-
-    Raises:
-        Unreadable: it is none.
-    """
+    """Parse the metadata of a track; its `plan.md` may be beside the file."""
     remarks = Remarks()
     found = content.json_of(source, remarks)
+    # Version 1 has no loop_state.
     if not is_one(found):
         raise Unreadable("it lacks loop_state or track_id")
     parts = source.path.replace("\\", "/").split("/")
@@ -90,7 +84,7 @@ def read(source: Source, graph: Graph) -> Record:
 
 
 def _inferred(source: Source) -> str:
-    """Returns the step that a track of version 1 is at, by its plan."""
+    """Return the current step of a version 1 track, derived from its plan."""
     plan = source.beside.get("plan.md", b"").decode("utf-8", "replace")
     lines = [line.strip() for line in plan.splitlines()]
     if any(line.startswith(_OPEN) for line in lines):
@@ -99,7 +93,7 @@ def _inferred(source: Source) -> str:
 
 
 def _lint(graph: Graph, state: Mapping[str, Any], remarks: Remarks) -> None:
-    """Tells of what deviates from the protocol, and is kept as it is."""
+    """Add remarks about deviations from the protocol, which are kept."""
     loop = content.mapping(state["loop_state"])
     said = loop.get("current_step")
     if graph.find(said) is None and not (said is None or report.status_of(said) is not None):
@@ -121,15 +115,8 @@ def _lint(graph: Graph, state: Mapping[str, Any], remarks: Remarks) -> None:
 
 
 def write(checkpoint: Checkpoint, _losses: list[str]) -> bytes:
-    """Returns the metadata of a track, as agents write it: JSON, indented by 2, with its own keys in their order.
-
-    Args:
-        checkpoint: the newest one of a run with steps.
-        _losses: would take in what the format cannot say. It takes any key, and keeps those that superpowers does not know.
-
-    Raises:
-        Unreadable: there are no steps in its state.
-    """
+    """Return the metadata of a track as agents write it: JSON, indented by 2."""
+    # The format takes any key, so nothing is lost.
     state = jsonable.state(checkpoint)
     if not isinstance(state.get(machine.LOOP), dict):
         raise Unreadable("its state has no steps: nothing in it is superpowers'")

@@ -1,7 +1,8 @@
-"""YAML as forge's library reads and writes it, as far as forge's files go: tables of strings, numbers and lists of such tables. Pure.
+"""Read and write forge's subset of YAML: tables of strings, numbers and lists.
 
-Every value is read as the text that stands there: what `on`, `1_000` or a date mean is for whoever knows the key. Aliases, anchors and tags
-are refused: forge writes none, and a few lines of them make billions of values.
+Every value is read as text: only the caller knows what `on`, `1_000` or a date means. Aliases,
+anchors and tags are refused: forge writes none, and a few lines of them expand to billions of
+values.
 """
 
 from __future__ import annotations
@@ -20,30 +21,27 @@ if TYPE_CHECKING:
 
     from gitckpt.formats.systems.content import Remarks
 
+# In bytes. Without libyaml, parsing takes a second per 100 KB: then the limit is a tenth.
 LARGEST = 1024 * 1024
-"""In bytes. A parser without libyaml takes a second for 100 KB: there, a tenth of it is read."""
 
+# Nesting levels; values and keys together, for which libyaml takes half a second.
 _DEEPEST, _MOST = 50, 100_000
-"""Levels, and values and keys together: libyaml takes half a second for so many."""
 
 _LOADER = getattr(yaml, "CBaseLoader", yaml.BaseLoader)
 
+# Unquoted, these are no strings in YAML 1.1 or 1.2, in any case. forge would write `=` unquoted,
+# but PyYAML refuses to read that.
 _WORDS = frozenset(["~", "null", "true", "false", "yes", "no", "on", "off", "y", "n", "<<", "=", ".inf", ".nan", "+.inf", "-.inf"])
-"""Plain, these are no strings for YAML 1.1 or 1.2, in whatever case. A plain `=`, which forge would write, PyYAML refuses to read."""
 
 _NUMBER = re.compile(r"[-+]?(\.[0-9]|[0-9])[0-9_.:xXoOabcdefABCDEF]*([eE][-+]?[0-9]+)?|[-+]?0[xXoObB][0-9a-fA-F_]+")
 _DATE = re.compile(r"[0-9]{4}-[0-9]{1,2}-[0-9]{1,2}([Tt ].*)?")
 
 
 def read(text: str, remarks: Remarks) -> dict[str, Any]:
-    """Returns the table that a document holds: its keys and values are strings, lists or tables.
-
-    Args:
-        text: the document.
-        remarks: is told of a key that stands in one table twice.
+    """Parse a document into a table of strings, lists and tables.
 
     Raises:
-        Unreadable: it is no YAML, no table, has aliases or tags, or is more than is allowed.
+        Unreadable: it is no YAML table, has aliases or tags, or is too large.
     """
     largest = LARGEST if _LOADER is not yaml.BaseLoader else LARGEST // 10
     if len(text) > largest:
@@ -61,7 +59,7 @@ def read(text: str, remarks: Remarks) -> dict[str, Any]:
 
 
 def _events(text: str) -> Iterator[yaml.Event]:
-    """Yields what a document consists of; anything that stands for something else is refused."""
+    """Yield the events of a document; refuse anchors, aliases and tags."""
     documents = 0
     for number, event in enumerate(yaml.parse(text, Loader=_LOADER)):
         if number > _MOST:
@@ -98,11 +96,13 @@ def _value(event: yaml.Event, events: Iterator[yaml.Event], remarks: Remarks, de
 
 
 def write(table: Mapping[str, Any], plain: frozenset[str]) -> bytes:
-    """Returns a table as Go's yaml.v3 writes it, indented by 4: the source of its rules is `encode.go` and `emitterc.go` of that library.
+    """Return a table as Go's yaml.v3 writes it, indented by 4.
+
+    Source of the rules: `encode.go` and `emitterc.go` of that library.
 
     Args:
-        table: strings, whole numbers, booleans, and lists of such tables.
-        plain: keys whose strings are no strings for forge, such as times: they are not quoted.
+        table: strings, integers, booleans, and lists of such tables.
+        plain: keys whose strings forge does not quote, such as times.
     """
     return "".join(_lines(table, plain, "", "")).encode()
 
@@ -127,7 +127,7 @@ def _lines(table: Mapping[str, Any], plain: frozenset[str], first: str, indent: 
 
 
 def _deeper(indent: str) -> str:
-    """Returns the indent of a block within lines of another one: the next multiple of 4."""
+    """Return the indent of a nested block: the next multiple of 4."""
     return " " * (4 * ((len(indent) + 4) // 4))
 
 
@@ -140,13 +140,13 @@ def _scalar(value: object, indent: str) -> str:
 
 
 def _key(key: str) -> str:
-    """Returns a key, which stands in one line."""
+    # A key takes one line.
     return _quoted(key) if "\n" in key else _text(key, "")
 
 
 def _text(text: str, indent: str) -> str:
-    """Returns a string in the style that the library takes for it; `indent` is that of the table around it."""
-    # A tab is no reason for it to quote a block, and in one line it is looked at below.
+    """Return a string in the style that yaml.v3 chooses; `indent` is the table's."""
+    # yaml.v3 does not quote a block because of a tab; tabs in one line are handled below.
     may = yaml.emitter.Emitter(io.StringIO(), allow_unicode=True).analyze_scalar(text.replace("\t", "x"))
     if "\n" in text:
         return _literal(text, indent) if may.allow_block and _is_printable(text) else _quoted(text)
@@ -160,16 +160,15 @@ def _text(text: str, indent: str) -> str:
 
 
 def _literal(text: str, indent: str) -> str:
-    """Returns a text of several lines as a block."""
     body = text.rstrip("\n")
     breaks = len(text) - len(body)
     chomp = "-" if not breaks else "" if breaks == 1 and body else "+"
     deeper = _deeper(indent)
-    # The library writes 4 always, which is wrong within a list: it cannot read that itself.
+    # yaml.v3 always writes 4, which is wrong in a list: it cannot read that itself.
     hint = str(len(deeper) - len(indent)) if text[0] in " \n" else ""
     lines = (text if chomp == "+" else body).split("\n")
     if chomp == "+":
-        lines.pop()  # the last break ends the line by itself
+        lines.pop()  # the last line gets its break anyway
     return f"|{hint}{chomp}\n" + "\n".join(f"{deeper}{line}" if line else "" for line in lines)
 
 

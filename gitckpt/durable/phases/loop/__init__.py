@@ -1,6 +1,6 @@
-"""The autonomous loop: an agent works at a plan, again and again, until the issues are closed and the tests pass.
+"""Loop: an agent works on a plan until issues are closed and tests pass.
 
 Doors:
     loop: `Loop`, the loop of one attempt.
-    prompt: what the agent is told.
+    prompt: the prompt of the agent.
 """

@@ -1,7 +1,7 @@
-"""The loop itself: ask the agent, see whether all is done, test, and again. Its memory is the table `loop` of the state.
+"""The autonomous loop; its memory is the table `loop` of the state.
 
-Each iteration has two milestones: one after the agent was asked, one after it was looked at what came of it. Killed anywhere, the loop goes
-on with the iteration it was at.
+Each iteration records two milestones: one after the agent's call, one after its result was checked.
+After a kill, the loop resumes in the same iteration.
 """
 
 from __future__ import annotations
@@ -34,57 +34,44 @@ if TYPE_CHECKING:
     from typing import Any
 
 
-# How the autonomous loop is carried out, read from text and checked as a whole.
+# Options of the loop.
 
 
 MAX_ITERATIONS = 100
+# In seconds.
 PAUSE, AGENT_TIMEOUT, TEST_TIMEOUT, TRACKER_TIMEOUT = 10.0, 3600.0, 300.0, 30.0
-"""In seconds."""
 
 NEW, CONTINUE = "new", "continue"
+# Whether each call starts a conversation or continues the last one.
 CONVERSATIONS = (NEW, CONTINUE)
-"""Whether each call of the agent begins a conversation, or goes on with the last one."""
 
 
 @dataclass(frozen=True, slots=True)
 class LoopOptions:
-    """How the loop is carried out. Lengths of time are in seconds.
+    """The options of the loop. Durations are in seconds."""
 
-    Attributes:
-        issues: ids of the issues that must be closed.
-        epic: id of the issue that holds them; "" for none.
-        done: a command that says by exit code 0 that all is done; "" for none.
-        tests: the command that tests; "" for pytest or make.
-        max_iterations: how often the agent is called at most.
-        pause: between two calls.
-        agent_timeout: how long one call may take.
-        idle_timeout: how long it may say nothing, or only that it calls its server again; None for as long as it likes.
-        test_timeout: how long the tests may take.
-        conversation: one of `CONVERSATIONS`.
-        max_budget: what all calls together may cost, in US dollars; 0 for as much as they like.
-    """
-
-    issues: tuple[str, ...] = ()
-    epic: str = ""
-    done: str = ""
-    tests: str = ""
+    issues: tuple[str, ...] = ()  # must be closed
+    epic: str = ""  # the parent issue; "": none
+    done: str = ""  # command whose exit code 0 says that the work is done; "": none
+    tests: str = ""  # test command; "": pytest or make
     max_iterations: int = MAX_ITERATIONS
-    pause: float = PAUSE
-    agent_timeout: float = AGENT_TIMEOUT
+    pause: float = PAUSE  # between two calls
+    agent_timeout: float = AGENT_TIMEOUT  # of one call
     test_timeout: float = TEST_TIMEOUT
-    conversation: str = NEW
-    max_budget: float = 0.0
+    conversation: str = NEW  # one of CONVERSATIONS
+    max_budget: float = 0.0  # limit for all calls in US dollars; 0: no limit
+    # longest silence; retries of its server count as silence; None: no limit
     idle_timeout: float | None = None
 
 
 def read(said: Callable[[str], str]) -> LoopOptions:
-    """Returns the options.
+    """Parse the options of a loop.
 
     Args:
-        said: returns the text of an option by its name, "" where nothing is said.
+        said: returns the text of an option by name; "" if it is not set.
 
     Raises:
-        UsageError: one cannot be understood, or nothing says when the work is done.
+        UsageError: an option is invalid, or none says when the work is done.
     """
     issues = tuple(said("issues").replace(",", " ").split())
     epic, done = said("epic"), said("done")
@@ -105,7 +92,7 @@ def read(said: Callable[[str], str]) -> LoopOptions:
         epic=epic,
         done=done,
         tests=said("tests"),
-        # None at all stands for the usual number, as everywhere in rlm-act.
+        # 0 stands for the default, as everywhere in rlm-act.
         max_iterations=options.count("max_iterations", said("max_iterations"), MAX_ITERATIONS) or MAX_ITERATIONS,
         pause=options.pause("pause", said("pause"), PAUSE),
         agent_timeout=options.limit("agent_timeout", said("agent_timeout"), AGENT_TIMEOUT),
@@ -116,45 +103,38 @@ def read(said: Callable[[str], str]) -> LoopOptions:
     )
 
 
-# Which issues are closed: asked of beads, or of any command.
+# Status of the issues, from beads or from a command.
 
 
+# Statuses of a closed issue: beads has the first, older versions and users have the others.
 CLOSED = ("closed", "done", "complete", "tombstone")
-"""The statuses of an issue that is closed; the first one is that of beads, the others are of older versions and of people's own."""
 
+# Runs a shell command. Very long output is cut.
 Call = Callable[[str], Ending]
-"""Runs a shell command and returns how it ended; its output is whole, unless it is very long."""
 
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """How far the issues are.
-
-    Attributes:
-        closed: the ids of those that are closed.
-        open: of the others, the unknown ones with them.
-        problem: why not more is known, in a sentence; "" where nothing is missing.
-    """
+    """The progress of the issues."""
 
     closed: tuple[str, ...]
-    open: tuple[str, ...]
-    problem: str = ""
+    open: tuple[str, ...]  # includes unknown issues
+    problem: str = ""  # why the status is incomplete; "": it is complete
 
     @property
     def is_done(self) -> bool:
-        """Whether nothing is left to be done."""
+        """Whether all issues are known to be closed."""
         return not self.open and not self.problem
 
 
 def beads(issues: Sequence[str], read: Callable[[Sequence[str]], tuple[Ending, bytes]]) -> Standing:
-    """Asks beads (`bd show ID… --json`).
+    """Ask beads for the status of issues (`bd show ID… --json`).
 
-    Its text form says nothing since version 0.47; so only JSON counts: an array of issues, or with older versions a single one. An issue
-    that is not found is mentioned on standard error only, so each that was asked for must be there.
+    Since version 0.47 only JSON is reliable: an array of issues, or a single one in older versions.
+    A missing issue is reported on standard error only, so every id is checked.
 
     Args:
-        issues: ids.
-        read: asks for issues by their ids, and returns how the command ended, and its standard output.
+        read: asks for issues by id; returns how the command ended, and its standard output.
     """
     outcome, said = read(issues)
     if outcome.ended_by != EXIT:
@@ -170,11 +150,7 @@ def beads(issues: Sequence[str], read: Callable[[Sequence[str]], tuple[Ending, b
 
 
 def statuses(said: bytes) -> Mapping[str, str]:
-    """Returns the status of each issue that beads told of, in lower case.
-
-    Args:
-        said: what `bd show … --json` printed.
-    """
+    """Return the status of each issue in the output of beads, in lower case."""
     try:
         document = json.loads(said)
     except (ValueError, RecursionError):
@@ -188,12 +164,7 @@ def statuses(said: bytes) -> Mapping[str, str]:
 
 
 def issue_command(line: str, call: Call) -> Standing:
-    """Asks a command: exit code 0 says that all is done.
-
-    Args:
-        line: what the shell runs.
-        call: runs it.
-    """
+    """Run a command; exit code 0 says that all issues are done."""
     outcome = call(line)
     if outcome.ended_by == EXIT and outcome.code == 0:
         return Standing((), ())
@@ -201,7 +172,7 @@ def issue_command(line: str, call: Call) -> Standing:
     return Standing((), (), f"{line}: {how}{last_line(outcome.tail)}")
 
 
-# Runs the tests of a project.
+# Tests of the project.
 
 
 _PYTEST = "pytest -v --tb=short"
@@ -216,42 +187,28 @@ _MAKEFILES = ("GNUmakefile", "makefile", "Makefile")
 
 @dataclass(frozen=True, slots=True)
 class Tested:
-    """What the tests said.
-
-    Attributes:
-        passed: whether they passed.
-        output: what they printed, with what looks like a secret masked, or why they could not.
-    """
+    """The result of the tests."""
 
     passed: bool
-    output: str
+    output: str  # with secrets masked; or why they could not run
 
 
 def choose(path: str, env: Mapping[str, str]) -> str:
-    """Returns the command that tests a project; "" where there is none.
-
-    That is pytest, and `make test` only where pytest is not installed: tests that fail are no reason to run other ones.
-
-    Args:
-        path: the top of the project.
-        env: with the PATH on which pytest is looked for.
-    """
+    """Return the test command of a project; "" if there is none. PATH of `env` counts."""
+    # `make test` replaces pytest only where it is not installed, not after it failed.
     if shutil.which("pytest", path=env.get("PATH", os.defpath)):
         return _PYTEST
     for name in _MAKEFILES:
         makefile = os.path.join(path, name)
         if os.path.isfile(makefile):
             with open(makefile, encoding="utf-8", errors="replace") as file:
-                # make reads the first that is there, and no other
+                # make reads only the first of these files
                 return _MAKE if _has_target(file) else ""
     return ""
 
 
 def _has_target(makefile: Iterable[str]) -> bool:
-    """Tell whether a rule of a Makefile makes `test`.
-
-    An expression for it took minutes for a line of 500 KB.
-    """
+    # No regular expression: one took minutes for a line of 500 KB.
     for line in makefile:
         targets, colon, rest = line.partition(":")
         is_rule = bool(colon) and not line[0].isspace() and not {"=", "#"}.intersection(targets)
@@ -261,12 +218,11 @@ def _has_target(makefile: Iterable[str]) -> bool:
 
 
 def run(line: str, call: Callable[[str], Ending], seconds: float) -> Tested:
-    """Runs tests.
+    """Run the tests.
 
     Args:
-        line: what the shell runs; "" for none.
-        call: runs it.
-        seconds: how long they may take.
+        line: the shell command; "" for none.
+        seconds: the timeout, for the message.
     """
     if not line:
         return Tested(passed=False, output=NONE)
@@ -277,11 +233,11 @@ def run(line: str, call: Callable[[str], Ending], seconds: float) -> Tested:
     return Tested(outcome.code == 0, secrets.masked(outcome.tail))
 
 
-# The loop itself: ask the agent, see whether all is done, test, and again. Its memory is the table `loop` of the state.
+# The loop: call the agent, check whether the work is done, test, repeat.
 
 
+# The next step: call the agent, check its result, or nothing.
 ASK, LOOK, DONE = "ask", "look", "done"
-"""What comes next: the agent is asked, it is looked at what it has done, or nothing."""
 
 _KEPT_OUTPUT = 8000
 _KEPT_FAILURES = 10
@@ -292,32 +248,17 @@ _LINE = 200
 
 @dataclass(frozen=True, slots=True)
 class PhaseResult:
-    """What a loop that came to its end returns; the checkpoint of the phase has it as JSON.
-
-    Attributes:
-        iterations: how many there were.
-        tests_passed: whether the tests passed in the end.
-        issues_closed: the ids of the issues that are closed.
-        output: the end of the agent's last answer.
-        cost_usd: of all answers, where the client says it.
-    """
+    """The result of a loop; the phase's checkpoint stores it as JSON."""
 
     iterations: int
     tests_passed: bool
     issues_closed: list[str]
-    output: str
-    cost_usd: float
+    output: str  # end of the agent's last answer
+    cost_usd: float  # of all answers, if the client reports it
 
 
 class Loop:
-    """The loop of one attempt at a phase.
-
-    Args:
-        context: the attempt.
-
-    Raises:
-        PhaseFailed: an option cannot be understood, or nothing says when the work is done.
-    """
+    """The loop of one attempt at a phase."""
 
     def __init__(self, context: Context) -> None:
         self._context = context
@@ -334,12 +275,10 @@ class Loop:
         self._memory = self._remembered()
 
     def go(self) -> Ended:
-        """Works until all is done.
-
-        Without a plan there is nothing to be done.
+        """Work until everything is done. Without a plan there is nothing to do.
 
         Raises:
-            PhaseFailed: the plan is missing, or there were as many iterations as there may be.
+            PhaseFailed: the plan is missing, or the iterations are used up.
             Cancelled, DeadlineReached, LeaseLost: the run has to stop.
         """
         memory = self._memory
@@ -371,7 +310,7 @@ class Loop:
         return Ended(result={name: getattr(result, name) for name in result.__match_args__}, output=result.output)
 
     def _remembered(self) -> dict[str, Any]:
-        """Returns the memory: that of an earlier attempt at this phase, or a new one."""
+        """Return the memory of an earlier attempt at this phase, or a new one."""
         phase, state, allowed = self._context.phase.name, self._run.state, self._options.max_iterations
         found = state.get("loop")
         memory: dict[str, Any] = found if isinstance(found, dict) else {}
@@ -383,14 +322,15 @@ class Loop:
         return memory
 
     def _allow_more(self) -> None:
-        """Allows as many iterations again where somebody goes on with a loop that was exhausted; a crash allows nothing."""
+        """Allow more iterations when an exhausted loop is resumed, but not after a crash."""
         memory = self._memory
         if memory["next"] == ASK and memory["iterations"] >= memory["allowed"] and not self._context.attempt.recoveries:
             memory["allowed"] = memory["iterations"] + self._options.max_iterations
             self._milestone(f"up to {memory['allowed']} iterations from now on")
 
     def _ask(self) -> bool:
-        """Asks the agent once; that it fails uses up the iteration, unless it is to be asked again: then returns False."""
+        """Call the agent once; return False if the call has to be repeated."""
+        # A failure uses up the iteration unless the call is repeated.
         memory = self._memory
         wait_for_a_limit(self._run, memory, self._show)
         number = memory["iterations"] + 1
@@ -418,11 +358,7 @@ class Loop:
         return True
 
     def _is_to_be_asked_again(self, number: int, answer: Answer) -> bool:
-        """Tells whether an answer is one that says nothing of the work: a limit, or a connection that was lost. Nothing is used up by it.
-
-        Raises:
-            AgentUnusable: no other call would be answered either.
-        """
+        """Return whether a limit or a lost connection prevented an answer (not counted)."""
         memory, now = self._memory, self._now()
         found = call.classify(answer, now)
         if found is None or found.kind == call.OTHER:
@@ -449,7 +385,7 @@ class Loop:
         return True
 
     def _require_allowed(self) -> None:
-        """Ends the loop where the agent was not allowed what it wanted, time after time: nobody is there to allow it."""
+        # The loop is unattended: a denied permission will not be granted later.
         memory = self._memory
         if memory.get("denied", 0) >= _DENIED:
             memory.pop("denied")
@@ -463,7 +399,7 @@ class Loop:
         return self._run.store.clock() / times.MICRO
 
     def _resumed(self) -> str:
-        """Returns what the agent is told of an earlier attempt; "" where this is the first."""
+        """Return a note for the agent about an earlier attempt; "" in the first one."""
         if self._env.get(RESUMED) != "1":
             return ""
         changed = self._run.has_changed_files(self._context.attempt)
@@ -483,14 +419,13 @@ class Loop:
             self._show(answer.problem)
 
     def _count(self, answer: Answer) -> None:
-        """Adds up what the calls took, those that used no iteration among them."""
+        # Calls that do not use up an iteration cost money, too.
         memory = self._memory
         memory["cost_usd"] = round(memory["cost_usd"] + (answer.report.cost_usd or 0.0), 6)
         for kind, count in answer.report.tokens.items():
             memory.setdefault("tokens", {})[kind] = memory.get("tokens", {}).get(kind, 0) + count
 
     def _look(self) -> None:
-        """Looks at what the agent has done."""
         memory = self._memory
         standing = self._standing() if self._options.issues or self._options.done else Standing((), (), memory["problem"])
         memory.update(open_issues=list(standing.open), closed_issues=list(standing.closed), next=ASK)
@@ -514,7 +449,6 @@ class Loop:
         self._milestone(f"iteration {number}: the tests fail", errors=[what])
 
     def _require_budget(self) -> None:
-        """Ends the loop where everything is spent that its calls may cost."""
         spent, budget = self._memory["cost_usd"], self._options.max_budget
         if 0 < budget <= spent:
             raise PhaseFailed(
@@ -530,7 +464,6 @@ class Loop:
         return PhaseFailed(message, errors=(*memory["failures"], message), output=memory["said"], hint=hint)
 
     def _standing(self) -> Standing:
-        """Returns how far the issues are, and what the command says that knows."""
         found = Standing((), ())
         if self._options.issues:
             found = beads(self._options.issues, self._beads)

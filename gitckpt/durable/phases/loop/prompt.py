@@ -1,4 +1,4 @@
-"""What the agent of the autonomous loop is asked."""
+"""Build the prompt of the autonomous loop, and find the documents that it needs."""
 
 from __future__ import annotations
 
@@ -19,11 +19,8 @@ if TYPE_CHECKING:
     from typing import Any
 
 
-# What the agent of the autonomous loop is asked.
-
-
+# The placeholders that a template may contain after a `$`.
 NAMES = ("plan", "epic", "issues", "tests", "tracking", "failure")
-"""What a template may name after a `$`."""
 
 _TEMPLATE = os.path.join(os.path.dirname(__file__), "prompt.md")
 
@@ -42,40 +39,32 @@ bd sync                               # bring the issues into git
 
 @dataclass(frozen=True, slots=True)
 class Assignment:
-    """What is to be done.
-
-    Attributes:
-        plan: path of the plan.
-        epic: id of the issue that holds the others; "" for none.
-        issues: ids of the issues, one for each phase of the plan, in order.
-        tests: the command that tests.
-    """
+    """The task of the loop."""
 
     plan: str
-    epic: str
-    issues: Sequence[str]
-    tests: str
+    epic: str  # the parent issue; "": none
+    issues: Sequence[str]  # one for each phase of the plan, in order
+    tests: str  # the test command
 
 
 def default() -> str:
-    """Returns the template that is used where none is given."""
+    """Return the built-in template."""
     with open(_TEMPLATE, encoding="utf-8") as file:
         return file.read()
 
 
 def build(template: str, task: Assignment, failure: str, revision: str = "", resumed: str = "") -> str:
-    """Returns a prompt.
+    """Fill in a template, and return the prompt.
 
     Args:
-        template: text in which `$plan`, `$epic`, `$issues`, `$tests`, `$tracking` and `$failure` are replaced; `$$` is a dollar sign. Where
-            `$failure` is missing, what it stands for is added at the end.
-        task: what is to be done.
-        failure: what the last test run said, if it failed; "" else.
-        revision: what a person wants to be revised; "" for nothing.
-        resumed: what is to be known of an earlier attempt; "" for nothing.
+        template: text with the placeholders of `NAMES`; `$$` is a dollar sign. Without `$failure`,
+            its text is appended.
+        failure: output of the last test run if it failed, else "".
+        revision: what the user wants revised; "" for nothing.
+        resumed: a note about an earlier attempt; "" for none.
 
     Raises:
-        PhaseFailed: the template has another name after a `$`.
+        PhaseFailed: the template has an unknown placeholder.
     """
     failed = f"\n## The tests failed\n\nMake them pass. This is what they said last:\n\n```\n{failure.strip()}\n```\n" if failure else ""
     if revision:
@@ -97,11 +86,7 @@ def build(template: str, task: Assignment, failure: str, revision: str = "", res
 
 
 def require_usable(template: str) -> None:
-    """Looks whether a template can be filled in.
-
-    Raises:
-        PhaseFailed: it has another name after a `$`, or none.
-    """
+    """Raise `PhaseFailed` if a template has an unknown or empty placeholder."""
     pattern = Template(template)
     unknown = [name for name in pattern.get_identifiers() if name not in NAMES]
     if pattern.is_valid() and not unknown:
@@ -116,17 +101,14 @@ def _issues(issues: Sequence[str]) -> str:
     return f"\n**Phase Issues**:\n{lines}" if lines else ""
 
 
-# The documents that a loop works with: the plan, and the template of the prompt.
+# The documents of a loop: the plan and the template.
 
 
 class Documents:
-    """Finds them, in the worktree or among the files that the run was started with.
-
-    Args:
-        context: the attempt.
+    """Finds plan and template in the worktree or among the input files of the run.
 
     Attributes:
-        plans: the paths of the plan, of which the first counts that is there.
+        plans: candidate paths of the plan; the first that exists counts.
     """
 
     def __init__(self, context: Context) -> None:
@@ -134,23 +116,14 @@ class Documents:
         self.plans = [line.strip() for line in context.option("plan").splitlines() if line.strip()]
 
     def plan(self, memory: dict[str, Any]) -> str:
-        """Returns where the plan is: in the worktree, as the agent is to update it.
-
-        One that the run was started with is put there at first, as it need not be committed, or may have been changed since; and again
-        where somebody has accepted another one.
-
-        Args:
-            memory: of the loop; its `plan` is the digest of the plan that was put there.
-
-        Raises:
-            PhaseFailed: it is not there.
-            WorktreeError: it cannot be written.
-        """
+        """Return the path of the plan, copied to the worktree for the agent to update."""
         for path in self.plans:
             there = os.path.join(self._context.run.path, path)
             name = self._given(path)
             if name and not os.path.isabs(path):
                 digest = self._context.run.pipeline.contents[name]
+                # The plan may be uncommitted or changed since; accepting another one replaces it.
+                # `memory` has the digest of the plan that was copied.
                 if memory["plan"] != digest:
                     self._put(self._copy(name), there)
                     memory["plan"] = digest
@@ -161,11 +134,7 @@ class Documents:
         raise PhaseFailed(f"Plan not found: {', '.join(self.plans)}", hint="write it, and commit it where the run begins")
 
     def template(self) -> str:
-        """Returns the template of the prompt: the one that the run was started with, or a file of the worktree, or that of gitckpt.
-
-        Raises:
-            PhaseFailed: it is not there.
-        """
+        """Return the template: an input, a file of the worktree, or the built-in one."""
         path = self._context.option("prompt")
         if not path:
             return default()
@@ -186,7 +155,7 @@ class Documents:
         return data.decode("utf-8", "replace").replace("\r\n", "\n")
 
     def _given(self, path: str) -> str:
-        """Returns the input whose file a path is and which the run has a copy of; "" where there is none."""
+        """Return the input with this path, if the run has a copy of it; else ""."""
         pipeline = self._context.run.pipeline
         names = [name for name in self._context.definition.files if name in pipeline.contents and pipeline.inputs.get(name) == path]
         return next((name for name in names if os.path.isfile(self._copy(name))), "")
@@ -195,7 +164,6 @@ class Documents:
         return os.path.join(self._context.run.files.path, run_files.INPUT, name)
 
     def _put(self, copy: str, there: str) -> None:
-        """Lets the plan of the worktree be that of the run."""
         with open(copy, "rb") as file:
             data = file.read()
         if os.path.isfile(there):

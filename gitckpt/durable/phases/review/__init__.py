@@ -1,7 +1,7 @@
-"""Coder and reviewer: one agent works, another one judges, until the work is approved.
+"""Review: a coder works and a reviewer judges until the work is approved.
 
 Doors:
-    cycle: how a review can end other than well.
+    cycle: `Review`, its options and its errors.
     phase: `carry_out`, the review as a phase, and `refactor`, which changes its task.
-    state: `CycleState`, how far coder and reviewer have come.
+    state: `CycleState`, the progress of a review.
 """

@@ -1,11 +1,11 @@
-"""The cycle of coder and reviewer, as a machine whose whole memory is a table of the run's state.
+"""State machine of a review; a table in the run's state is its only memory.
 
-    bead_created ─→ coding ─→ code_complete ─→ linting ─→ filtering ─→ reviewing ─→ review_complete ─→ approved
-                      ↑                                       │                            │
-                      └────────────── resolving_issues ←──────┴────────────────────────────┘
+    bead_created → coding → code_complete → linting → filtering → reviewing → review_complete
+                     ↑                                    │                       │      ↓
+                     └───────── resolving_issues ←────────┴───────────────────────┘   approved
 
-Whatever phase the table names, the step of that phase begins with nothing else; so one can stop anywhere and go on. An answer is in the
-table before anything is made of it: nobody is asked twice but for the answer that a crash cut off.
+The step of a phase needs nothing but that table, so a review can stop and resume anywhere. An
+answer is recorded before it is processed: only an answer lost in a crash is asked for again.
 """
 
 from __future__ import annotations
@@ -58,38 +58,33 @@ if TYPE_CHECKING:
     from typing import ClassVar
 
 
-# Notices that coder and reviewer go round in circles. Pure.
+# Detect that coder and reviewer make no progress.
 
 
+# The first cycle in which this can be detected.
 _FIRST_CYCLE = 2
-"""The first cycle that can show it."""
 
 _THRESHOLD = 0.6
 _FILTER_WEIGHT, _OVERLAP_WEIGHT, _BURN_WEIGHT = 0.35, 0.40, 0.25
+# Repeats and overlap from which these signs have full weight. The burn rate counts from an even
+# share of the budget on, and has full weight at twice that share.
 _REPEATS, _OVERLAP = 2, 0.6
-"""From where on the first two count in full. The third counts from an even share of the budget on, and in full from twice of it."""
 
+# Two descriptions with this likeness are taken as equal.
 _SAME = 0.8
-"""How alike two descriptions are that say the same."""
 
 
 @dataclass(frozen=True, slots=True)
 class Signs:
-    """How much it looks like a struggle.
+    """Signs that a review makes no progress."""
 
-    Attributes:
-        repeats: in how many cycles on end the same filter failed.
-        overlap: which part of this cycle's findings is like one of an earlier cycle, from 0 to 1.
-        burn: what a cycle costs, as a multiple of what each may cost if the budget is to last for all.
-    """
-
-    repeats: int = 0
-    overlap: float = 0.0
-    burn: float = 0.0
+    repeats: int = 0  # consecutive cycles in which the same filter failed
+    overlap: float = 0.0  # fraction of the findings that resemble earlier ones, 0 to 1
+    burn: float = 0.0  # cost of a cycle as a multiple of its even share of the budget
 
     @property
     def score(self) -> float:
-        """All signs together, from 0 to 1."""
+        """The weighted sum of the signs, from 0 to 1."""
         return (
             _FILTER_WEIGHT * min(self.repeats / _REPEATS, 1)
             + _OVERLAP_WEIGHT * min(self.overlap / _OVERLAP, 1)
@@ -97,7 +92,7 @@ class Signs:
         )
 
     def sentence(self) -> str:
-        """Returns the signs that were seen, for people."""
+        """Return a description of the signs for users."""
         said = []
         if self.repeats:
             said.append(f"the same filter failed in {self.repeats} cycles on end" if self.repeats > 1 else "a filter failed")
@@ -109,7 +104,7 @@ class Signs:
 
 
 def signs(state: CycleState) -> Signs:
-    """Returns what a state shows at the end of a cycle that was not approved; nothing before `_FIRST_CYCLE`."""
+    """Return the signs after a failed cycle; none before `_FIRST_CYCLE`."""
     if state.cycle < _FIRST_CYCLE:
         return Signs()
     earlier = [each for each in state.all_findings if each.cycle < state.cycle]
@@ -117,13 +112,13 @@ def signs(state: CycleState) -> Signs:
 
 
 def reason(state: CycleState) -> str:
-    """Returns why a state at the end of a cycle is taken for a struggle; "" where it is not."""
+    """Return why a review makes no progress; "" if it does."""
     seen = signs(state)
     return seen.sentence() if seen.score >= _THRESHOLD else ""
 
 
 def repeats(history: Sequence[str]) -> int:
-    """Returns how often the last filter that failed did so on end; 0 where none failed last."""
+    """Return how often in a row the last filter failed; 0 if none failed last."""
     count = 0
     for name in reversed(history):
         if not name or name != history[-1]:
@@ -133,173 +128,144 @@ def repeats(history: Sequence[str]) -> int:
 
 
 def overlap(current: Sequence[ReviewFinding], earlier: Iterable[ReviewFinding]) -> float:
-    """Returns which part of some findings is like an earlier one, from 0 to 1."""
+    """Return the fraction of current findings that resemble an earlier one."""
     known = [each.description for each in earlier]
     same = [each for each in current if any(likeness(each.description, other) >= _SAME for other in known)]
     return len(same) / len(current) if current else 0.0
 
 
 def burn(state: CycleState) -> float:
-    """Returns what a cycle costs, as a multiple of its even share of the budget; 0 where there is none."""
+    """Return the cost of a cycle relative to its budget share; 0 without budget."""
     if state.max_budget_usd <= 0 or state.max_cycles <= 0 or state.cycle <= 0:
         return 0.0
     return (state.total_cost_usd / state.cycle) / (state.max_budget_usd / state.max_cycles)
 
 
 def likeness(one: str, other: str) -> float:
-    """Returns how many of the words of two texts are in both (Jaccard), from 0 to 1; upper and lower case are the same."""
+    """Return the Jaccard similarity of the words of two texts, ignoring case, 0 to 1."""
     words, others = set(one.lower().split()), set(other.lower().split())
     return len(words & others) / len(words | others) if words | others else 1.0
 
 
-# What a review is given, and what it gives back: agents, journal, commits, options, result.
+# Inputs and result of a review.
 
 
+# Tells an agent the budget of its answer, in US dollars. The agent may ignore it.
 BUDGET_VARIABLE = "CKPT_BUDGET_USD"
-"""The environment variable that tells an agent what its answer may cost, in US dollars. It may ignore it."""
 
+# Runs a command in the worktree; returns its exit code and output.
 Checker = Callable[[str], tuple[int, str]]
-"""Runs a command in the worktree, and returns its exit code and what it printed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """What an agent answers.
+    """The answer of an agent."""
 
-    Attributes:
-        ok: whether it did what it was asked.
-        problem: why not, one sentence.
-        text: its final answer.
-        cost_usd: what it cost; None where it does not say.
-        session: the conversation that it was part of; None where it does not say.
-    """
-
-    ok: bool
-    problem: str = ""
+    ok: bool  # whether the agent did what it was asked
+    problem: str = ""  # one sentence
     text: str = ""
-    cost_usd: float | None = None
-    session: str | None = None
+    cost_usd: float | None = None  # None: unknown
+    session: str | None = None  # id of the conversation; None: unknown
 
 
 class Asks(Protocol):
     """An agent."""
 
     def ask(self, prompt: str, session: str | None, env: Mapping[str, str]) -> Reply:
-        """Returns its answer.
+        """Send a prompt and return the answer.
 
         Args:
-            prompt: what it is asked.
-            session: the conversation to go on with; None for a new one.
-            env: variables to set for it.
+            session: the conversation to continue; None for a new one.
+            env: additional environment variables.
         """
 
 
 class Journal(Protocol):
-    """Where the state is kept: a run.
+    """Stores the state of a review: a run.
 
     Attributes:
-        state: JSON values, all that a later attempt begins with.
+        state: JSON values; a later attempt starts from them.
     """
 
     state: dict[str, Any]
 
     @property
     def id(self) -> str:
-        """By which a person goes on with it."""
+        """The id by which a user resumes the run."""
 
     def milestone(
         self, *, trigger: str = "review", message: str | None = None, progress: Progress | None = None, errors: Sequence[str] = ()
     ) -> object:
-        """Records the state and the files."""
+        """Record the state and the files."""
 
     def check(self) -> None:
-        """Raises where the run shall stop."""
+        """Raise if the run has to stop."""
 
 
 class Committing(Protocol):
-    """The commits of the worktree, as `gitckpt.durable.phases.review.cycle.Commits` makes them."""
+    """The interface of `Commits`."""
 
     def head(self) -> str:
-        """Returns HEAD's oid; "" on an unborn branch."""
+        """Return the oid of HEAD; "" on an unborn branch."""
 
     def commit(self, task: str, cycle: int, title: str, suffix: str = "") -> str:
-        """Commits whatever has changed, and returns HEAD."""
+        """Commit all changes and return HEAD."""
 
     def relation(self, recorded: str) -> str:
-        """Returns how a recorded commit relates to HEAD."""
+        """Return how a recorded commit relates to HEAD."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReviewOptions:
-    """What is to be done.
+    """The options of a review."""
 
-    Attributes:
-        task: its name, which the subjects of commits begin with.
-        title: the task itself, of any length.
-        max_cycles: how often the coder may try.
-        max_budget_usd: what all answers together may cost, in US dollars; 0 for as much as they like.
-        lint: a command that fails where the linter complains; None for none.
-        lint_retries: how often in a cycle the coder is asked to satisfy it.
-        filters: name → a command that must succeed before the reviewer is asked, in order.
-        epic: the issue of beads below which each finding becomes one; "" for none.
-        force: whether to go on although HEAD has diverged from the recorded work.
-    """
-
-    task: str
-    title: str
+    task: str  # short name; commit subjects begin with it
+    title: str  # the task itself, of any length
     max_cycles: int = 3
-    max_budget_usd: float = 0.0
-    lint: str | None = None
-    lint_retries: int = 2
+    max_budget_usd: float = 0.0  # limit for all answers; 0: no limit
+    lint: str | None = None  # linter command; None: no linter
+    lint_retries: int = 2  # linter fixes that the coder may try per cycle
+    # name → command that must succeed before the review, in order
     filters: Mapping[str, str] = field(default_factory=dict)
-    epic: str = ""
-    force: bool = False
+    epic: str = ""  # issue below which each finding becomes an issue; "": none
+    force: bool = False  # continue although HEAD has diverged from the recorded work
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """How it ended.
-
-    Attributes:
-        approved: whether the reviewer approved.
-        cycles: how many there were.
-        total_cost_usd: of all answers.
-        findings: of all cycles, with what became of them.
-        report: the reviewer's last.
-        reason: why it was not approved; "" where it was.
-    """
+    """The result of a review."""
 
     approved: bool
     cycles: int
     total_cost_usd: float
-    findings: tuple[ReviewFinding, ...]
-    report: ReviewReport | None
-    reason: str = ""
+    findings: tuple[ReviewFinding, ...]  # of all cycles
+    report: ReviewReport | None  # the last one of the reviewer
+    reason: str = ""  # why it was not approved; "" if it was
 
 
-# The ways in which coder and reviewer fail. Each leaves a checkpoint from which one can go on.
+# Errors of a review. Each leaves a checkpoint from which the run can be resumed.
 
 
 class ReviewFailed(PhaseFailed):
     """The work was not approved.
 
     Attributes:
-        result: how far it came; None where that is not known.
+        result: the progress until then; None if unknown.
     """
 
     result: Verdict | None = None
 
 
 class MaxCyclesReached(ReviewFailed):
-    """The last cycle ended without approval."""
+    """The last allowed cycle ended without approval."""
 
 
 class BudgetExceeded(ReviewFailed):
-    """The answers have cost what they may, and the work is not approved."""
+    """The budget is used up, and the work is not approved."""
 
 
 class Struggling(ReviewFailed):
-    """Coder and reviewer go round in circles."""
+    """Coder and reviewer make no progress."""
 
 
 class AgentFailed(ReviewFailed):
@@ -307,14 +273,14 @@ class AgentFailed(ReviewFailed):
 
 
 class CommitRefused(ReviewFailed):
-    """git, or a hook of the user's, refused to commit the coder's work."""
+    """git or a hook refused to commit the coder's work."""
 
 
 class Diverged(ReviewFailed):
-    """HEAD is not where the recorded work can be gone on with."""
+    """HEAD does not follow the commit of the recorded work."""
 
 
-# The commits of a worktree: one for each cycle, made as the user would make it, hooks and all.
+# Commits of the worktree, one per cycle.
 
 
 SAME, ANCESTOR, DIVERGED, UNKNOWN = "same", "ancestor", "diverged", "unknown"
@@ -326,39 +292,26 @@ _NO_IDENTITY = ("tell me who you are", "auto-detect email address", "empty ident
 
 
 class Commits:
-    """Makes the commits of a worktree.
-
-    Args:
-        path: its top.
-        env: variables for git and for the hooks that it calls.
-    """
+    """The commits of a worktree, made with the user's hooks."""
 
     def __init__(self, path: str, env: Mapping[str, str] | None = None) -> None:
         self._prefix = [process.git_executable(), *DURABLE, "-C", path]
         self._env = process.environment(env)
 
     def head(self) -> str:
-        """Returns HEAD's oid; "" on an unborn branch.
-
-        Raises:
-            GitError: there is no repository.
-        """
+        """Return the oid of HEAD; "" on an unborn branch."""
         done = self._git("rev-parse", "--quiet", "--verify", "HEAD^{commit}")
         if done.code not in (0, 1):
             raise GitError(["rev-parse"], done.code, done.complaint)
         return done.out.decode("ascii").strip()
 
     def commit(self, task: str, cycle: int, title: str, suffix: str = "") -> str:
-        """Commits all that has changed and is not ignored, and returns HEAD; where nothing has, nothing is committed.
+        """Commit all changes that are not ignored, if there are any, and return HEAD.
 
-        Args:
-            task: the name of the task.
-            cycle: the number of the cycle.
-            title: the task; its first line, 72 characters at most, ends the subject `<task>/cycle-<n>: <title>`.
-            suffix: what follows it, such as " (lint fix)".
+        The subject is `<task>/cycle-<n>: <title><suffix>`, with the first line of the title.
 
         Raises:
-            CommitRefused: git cannot commit, or a hook refuses to.
+            CommitRefused: git or a hook refuses to commit.
         """
         what = f"the work of cycle {cycle}"
         done = self._git("add", "--all")
@@ -374,13 +327,14 @@ class Commits:
         return self.head()
 
     def relation(self, recorded: str) -> str:
-        """Returns how a recorded commit relates to HEAD.
+        """Return how a recorded commit relates to HEAD.
 
         Args:
-            recorded: its oid; "" for an unborn branch, which every commit comes after.
+            recorded: its oid; "" for an unborn branch.
 
         Returns:
-            SAME; ANCESTOR, where HEAD has moved on from it; DIVERGED; or UNKNOWN, where there is no such commit.
+            SAME; ANCESTOR, if HEAD is ahead of it; DIVERGED; or UNKNOWN, if there is no such
+                commit.
         """
         head = self.head()
         if recorded == head:
@@ -405,19 +359,18 @@ def _refused(what: str, done: Completed) -> CommitRefused:
 
 
 def _complaint(done: Completed) -> str:
-    """Returns what git complains of, without its advice."""
+    """Return the first error line of git, without its advice."""
     lines = [line for line in done.complaint.splitlines() if line.startswith(_ERRORS)]
     return lines[0].partition(": ")[2] if lines else _said(done)
 
 
 def _said(done: Completed) -> str:
-    """Returns the last words of git or of a hook, which may talk on either stream."""
-    text = done.complaint + done.out.decode("utf-8", "replace")
+    text = done.complaint + done.out.decode("utf-8", "replace")  # hooks may print to either
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     return "; ".join(lines[-_LAST_LINES:]) or f"exit code {done.code}"
 
 
-# The cycle of coder and reviewer, as a machine whose whole memory is a table of the run's state.
+# The state machine.
 
 
 _TRIGGER = "review"
@@ -429,19 +382,16 @@ _CYCLE, _FIX = "cycle", "lint fix"
 
 
 class Review:
-    """One task, from its first cycle, or from where it was left, to its approval.
+    """The review of one task, from its first or its recorded cycle to approval.
 
     Args:
-        journal: where the state is kept.
         coder: does the work, in one conversation.
-        reviewer: judges it, each time with a fresh mind.
-        commits: of the worktree.
-        options: what is to be done.
-        tell: gets a sentence for people now and then.
+        reviewer: judges it, in a new conversation each time.
+        tell: prints a message for users.
         shell: runs the linter and the filters.
-        file: returns a state in which new findings are with a tracker, too; asked at the end of each cycle that was not approved.
-        refactor: returns what the task has become meanwhile; None, or the same again, where it has not changed. It is asked once a cycle.
-        clock: the current instant, in microseconds since the epoch.
+        file: adds new findings to a tracker, after each cycle that was not approved.
+        refactor: returns the changed task; None or the same text if it did not change.
+        clock: returns the current time in microseconds since the epoch.
     """
 
     def __init__(
@@ -470,12 +420,12 @@ class Review:
         self._state = CycleState()
 
     def go(self) -> Verdict:
-        """Goes on until the work is approved.
+        """Continue until the work is approved.
 
         Raises:
-            ReviewFailed: it was not, or somebody could not do his part; its sub-classes say why. What was done is recorded.
-            Diverged: HEAD is elsewhere than the recorded work; nothing was changed.
-            InvalidCheckpoint: what is recorded cannot be; nothing was changed.
+            ReviewFailed: it was not approved, or an agent failed. The progress is recorded.
+            Diverged: HEAD does not follow the recorded work; nothing was changed.
+            InvalidCheckpoint: the recorded state is invalid; nothing was changed.
         """
         self._open()
         try:
@@ -493,7 +443,6 @@ class Review:
         return self._result()
 
     def _open(self) -> None:
-        """Begins, or takes up what is recorded."""
         options, found = self._options, self._journal.state.get(KEY)
         limits: dict[str, Any] = {"max_cycles": options.max_cycles, "max_budget_usd": options.max_budget_usd}
         if found is None:
@@ -517,14 +466,15 @@ class Review:
             phase=phase,
             failed_in="",
             problem="",
-            struggle="" if failed else state.struggle,  # whoever goes on after it has been told of it
+            struggle="" if failed else state.struggle,  # the error has reported it already
             task_bead_id=state.task_bead_id or options.task,
             task_title=state.task_title or storable(options.title),
             **limits,
         )
 
+    # One method per phase; see _STEPS.
+
     def _next_cycle(self) -> None:
-        """From bead_created and resolving_issues: begins another cycle, if there may be one."""
         state = self._state
         self._require_budget()
         if state.struggle:
@@ -549,7 +499,6 @@ class Review:
         )
 
     def _code(self) -> None:
-        """From coding: asks the coder."""
         answer = self._ask(CODER, prompts.coder(self._state))
         self._enter(
             CODE_COMPLETE,
@@ -561,13 +510,11 @@ class Review:
         )
 
     def _leave_coding(self) -> None:
-        """From code_complete: commits what the coder did."""
         self._commit()
         self._require_budget()
         self._enter(LINTING if self._options.lint is not None else self._after_linting())
 
     def _lint(self) -> None:
-        """From linting: asks the linter, and, where it complains, the coder to satisfy it."""
         self._commit()
         self._require_budget()
         state, command = self._state, self._options.lint
@@ -577,7 +524,7 @@ class Review:
             return
         code, said = self._shell(command) if command is not None else (0, "")
         if code == 0:
-            self._commit(_FIX)  # what the linter has changed itself
+            self._commit(_FIX)  # the linter may fix files itself
             self._enter(self._after_linting())
             return
         is_last = state.lint_fixes >= self._options.lint_retries
@@ -588,7 +535,6 @@ class Review:
         return FILTERING if self._options.filters else REVIEWING
 
     def _filter(self) -> None:
-        """From filtering: lets the filters judge before the reviewer does."""
         for name, command in self._options.filters.items():
             code, said = self._shell(command)
             if code != 0:
@@ -607,12 +553,10 @@ class Review:
         self._enter(REVIEWING, filter_output="", filter_check_name="")
 
     def _review(self) -> None:
-        """From reviewing: asks the reviewer."""
         answer = self._ask(REVIEWER, prompts.reviewer(self._state))
         self._enter(REVIEW_COMPLETE, review_output=ending(answer, LONGEST))
 
     def _judge(self) -> None:
-        """From review_complete: reads what the reviewer said."""
         state, answer = self._state, self._state.review_output
         found = tuple(replace(each, cycle=state.cycle) for each in replies.findings(answer))
         said = replies.verifications(answer)
@@ -626,7 +570,6 @@ class Review:
         self._settle(found)
 
     def _settle(self, found: tuple[ReviewFinding, ...], **changes: Any) -> None:
-        """Ends a cycle that was not approved."""
         self._seal()
         self._take_refactoring()
         state = self._state
@@ -641,13 +584,11 @@ class Review:
         self._enter(RESOLVING_ISSUES, struggle=reason(self._state))
 
     def _seal(self) -> None:
-        """Counts the commit of the cycle among those of all cycles."""
         state = self._state
         if state.last_cycle_sha:
             self._state = replace(state, cycle_commits=(*state.cycle_commits, state.last_cycle_sha), last_cycle_sha="")
 
     def _take_refactoring(self) -> None:
-        """Looks whether the task was changed."""
         state = self._state
         task = storable((self._refactor() if self._refactor is not None else None) or "")
         if trimmed(task) and task != state.task_title:
@@ -655,14 +596,10 @@ class Review:
             self._state = replace(state, refactored=True, original_description=state.task_title, refactor_description=task, task_title=task)
 
     def _ask(self, role: str, prompt: str) -> str:
-        """Returns the answer of an agent; what it cost and its conversation are in the state, whatever it answers.
-
-        Raises:
-            AgentFailed: it could not do what it was asked.
-        """
+        """Ask an agent; record cost and conversation even if it failed."""
         state = self._state
         self._tell(f"cycle {state.cycle}: the {role} is at work")
-        prompt = prompt.replace("\0", "\ufffd")  # which no command takes
+        prompt = prompt.replace("\0", "\ufffd")  # a command argument cannot contain NUL
         env = {BUDGET_VARIABLE: f"{state.budget_share:.4f}"} if state.max_budget_usd > 0 else {}
         reply = self._agents[role].ask(prompt, state.sessions.get(role) if role == CODER else None, env)
         sessions = {**state.sessions, role: storable(reply.session)} if reply.session else state.sessions
@@ -673,7 +610,6 @@ class Review:
         return storable(reply.text)
 
     def _require_budget(self) -> None:
-        """Raises `BudgetExceeded` where everything is spent."""
         spent, budget = self._state.total_cost_usd, self._state.max_budget_usd
         if 0 < budget <= spent:
             raise BudgetExceeded(
@@ -682,11 +618,7 @@ class Review:
             )
 
     def _commit(self, what: str = "") -> None:
-        """Commits what is noted as not committed yet, or what somebody else changed.
-
-        Args:
-            what: what it is, where nothing is noted.
-        """
+        # Without `uncommitted`, this commits changes that were made outside of the review.
         state = self._state
         what = state.uncommitted or what
         if what:
@@ -695,12 +627,11 @@ class Review:
             self._state = replace(state, last_cycle_sha=sha, uncommitted="")
 
     def _enter(self, phase: str, **changes: Any) -> None:
-        """Enters a phase, and records it."""
         self._state = replace(self._state, phase=phase, **changes)
         self._record(f"cycle {self._state.cycle}: {phase}")
 
     def _fail(self, error: PhaseFailed) -> None:
-        """Records an error, and the phase in which to go on."""
+        # A resumed review continues in the phase that failed.
         self._state = replace(self._state, phase=ERROR, failed_in=self._state.phase, problem=storable(error.message))
         self._record(f"cycle {self._state.cycle}: {ERROR}", error.errors)
 
@@ -726,11 +657,10 @@ class Review:
         REVIEW_COMPLETE: _judge,
         RESOLVING_ISSUES: _next_cycle,
     }
-    """Phase → the step that begins in it."""
 
 
 def _require_base(state: CycleState, commits: Committing, run: str, *, force: bool) -> str:
-    """Returns what is to be said of HEAD, and raises `Diverged` where it does not follow the recorded commit."""
+    """Return a message if HEAD has moved; raise `Diverged` if it has diverged."""
     relation = commits.relation(state.git_sha)
     if relation == SAME:
         return ""
@@ -745,15 +675,14 @@ def _require_base(state: CycleState, commits: Committing, run: str, *, force: bo
 
 
 def _amount(cost: float | None) -> float:
-    """Returns a cost that can be added; what is no amount costs nothing."""
+    # Anything else would spoil the sum.
     return cost if cost is not None and math.isfinite(cost) and cost > 0 else 0.0
 
 
 def _output(said: str, code: int) -> str:
-    """Returns what a command printed, with what looks like a secret masked, or at least how it ended."""
+    """Return the output of a command with secrets masked, or its exit code."""
     return trimmed(secrets.masked(storable(said))) or f"exit code {code}, without a word"
 
 
 def _mark(name: str) -> str:
-    """Returns what the finding of a filter begins with."""
     return f"{OF_FILTER}{name}]"

@@ -1,4 +1,4 @@
-"""Coder and reviewer as a phase of a pipeline: their commands, the commits of the worktree, and what a person may change meanwhile."""
+"""Run the review as a phase: its agents, commands and tracker, and task changes."""
 
 from __future__ import annotations
 
@@ -19,23 +19,23 @@ from gitckpt.model.errors import UsageError
 from gitckpt.model.values import replace
 from gitckpt.store.runs import run_files
 
+# Timeouts of an answer, of the linter or a filter, and of the tracker, in seconds.
 AGENT_TIMEOUT, CHECK_TIMEOUT, TRACKER_TIMEOUT = 3600.0, 600.0, 30.0
-"""How long an answer, the linter or a filter, and an answer of the tracker may take, in seconds."""
 
+# Maximum characters of a finding's description in the tracker.
 _LONGEST_DESCRIPTION = 3000
-"""How many characters of a finding a tracker is told."""
 
 _FORCE = "force"
+# A file of the run with the changed task.
 _REFACTORING = "refactoring"
-"""The file of a run in which a person says what its task has become."""
 
 
 def carry_out(context: Context) -> Ended:
-    """Lets coder and reviewer work until the reviewer approves.
+    """Let coder and reviewer work until the reviewer approves.
 
     Raises:
-        ReviewFailed: he did not; its sub-classes say why.
-        UsageError: an option cannot be understood.
+        ReviewFailed: the work was not approved; a subclass says why.
+        UsageError: an option is invalid.
         Cancelled, DeadlineReached, LeaseLost: the run has to stop.
     """
     options = read(context.option)
@@ -71,13 +71,13 @@ def carry_out(context: Context) -> Ended:
 
 
 def read(said: Callable[[str], str]) -> ReviewOptions:
-    """Returns the options.
+    """Parse the options of a review.
 
     Args:
-        said: returns the text of an option by its name, "" where nothing is said.
+        said: returns the text of an option by name; "" if it is not set.
 
     Raises:
-        UsageError: one cannot be understood, or there is no task.
+        UsageError: an option is invalid, or there is no task.
     """
     _agent_timeout(said)
     if not said("title").strip():
@@ -105,15 +105,7 @@ def read(said: Callable[[str], str]) -> ReviewOptions:
 
 
 def refactor(directory: str, task: str) -> None:
-    """Says what the task of a run has become: the coder is told of it in the next cycle.
-
-    Args:
-        directory: of the run's files.
-        task: the task, as it is now.
-
-    Raises:
-        WorktreeError: it cannot be written.
-    """
+    """Change the task of a run; the coder gets it in the next cycle."""
     run_files.make_directory(directory)
     run_files.replace_file(os.path.join(directory, _REFACTORING), task.encode("utf-8", "replace"))
 
@@ -127,29 +119,22 @@ def _refactoring(directory: str) -> str | None:
 
 
 def _settle_force(context: Context, options: ReviewOptions) -> None:
-    """Forgets that it was forced: that counts for one attempt."""
+    # --force counts for one attempt only.
     run = context.run
     if options.force and _FORCE in run.pipeline.inputs:
         run.change(replace(run.pipeline, inputs={**run.pipeline.inputs, _FORCE: ""}))
 
 
 class Filing:
-    """Lets each finding of the reviewer become a child bead, as quasar does. A tracker that fails is told of; it fails no review.
-
-    Args:
-        beads: of the review.
-        tell: gets a sentence for people.
-    """
+    """Creates an issue for each finding, as quasar does; errors are only reported."""
 
     def __init__(self, beads: Beads, tell: Callable[[str], None]) -> None:
         self._beads = beads
         self._tell = tell
 
     def file(self, state: CycleState) -> CycleState:
-        """Returns a state in which each finding that is not fixed has a bead, as far as the tracker makes them.
-
-        What a filter found gets none: the filter will say itself whether it is fixed.
-        """
+        """Create an issue for each open finding without one, and return the new state."""
+        # Findings of filters get no issue: the filter itself shows whether they are fixed.
         theirs = [each for each in unresolved(state.all_findings) if not each.description.startswith(OF_FILTER)]
         lacking = [each for each in theirs if each.id not in state.beads]
         made, problem = self._made(lacking) if lacking else ({}, "")
@@ -160,7 +145,6 @@ class Filing:
         return replace(state, beads={**state.beads, **made}, child_bead_ids=tuple(ids))
 
     def _made(self, findings: Sequence[ReviewFinding]) -> tuple[dict[str, str], str]:
-        """Returns the beads of findings, and why not all have one; "" where they have. One that is refused is not in the way of others."""
         made: dict[str, str] = {}
         problem = ""
         try:
@@ -172,21 +156,14 @@ class Filing:
             try:
                 made[finding.id] = there.get(finding.id) or self._beads.create(finding.id, finding.description, text)
             except TrackerFailed as error:
-                problem = problem or str(error)
+                problem = problem or str(error)  # the remaining findings are still tried
                 if error.hangs:
                     break
         return made, problem
 
 
 class _Asked:
-    """Coder or reviewer.
-
-    Args:
-        context: the attempt.
-        client: how it is called.
-        role: which of the two.
-        timeout: how long an answer may take, in seconds.
-    """
+    """The coder or the reviewer; `timeout` is in seconds."""
 
     def __init__(self, context: Context, client: Client, role: str, timeout: float) -> None:
         self._context = context
@@ -214,7 +191,7 @@ class _Asked:
         return Reply(not answer.problem, answer.problem, answer.report.text, answer.report.cost_usd, answer.report.session)
 
     def _left(self) -> float | None:
-        """Returns what of the budget is left, in US dollars; None where there is none."""
+        """Return the rest of the budget in US dollars; None without a budget."""
         state = self._context.run.state.get("review")
         head = state if isinstance(state, dict) else {}
         budget, spent = (head.get(key) for key in ("max_budget_usd", "total_cost_usd"))
@@ -223,8 +200,6 @@ class _Asked:
 
 
 def _shell(context: Context) -> Callable[[str], tuple[int, str]]:
-    """Returns what runs the linter and the filters."""
-
     def call(line: str) -> tuple[int, str]:
         outcome = command.run(context, line, CHECK_TIMEOUT, show=True)
         if outcome.ended_by != EXIT:

@@ -1,4 +1,4 @@
-"""What coder and reviewer are asked. Pure."""
+"""Build the prompts of coder and reviewer."""
 
 from __future__ import annotations
 
@@ -43,13 +43,13 @@ COMMENT: why
 
 """
 
+# Maximum characters of the coder's answer, of remaining and of new linter output, and of the
+# coder's previous answer after the task was changed.
 _ANSWER, _LEFT_OVER, _LINT, _BEFORE = 3000, 2000, 3000, 2000
-"""How many characters are quoted: of the coder's answer to the reviewer, of what the linter still says, of what it says to the coder, and
-of the coder's own last answer after a change of the task."""
 
 
 def coder(state: CycleState) -> str:
-    """Returns what the coder is asked at the beginning of a cycle."""
+    """Return the prompt of the coder at the start of a cycle."""
     if state.refactored:
         return _refactor(state)
     task = f"{_task(state)}\n\n"
@@ -68,7 +68,7 @@ def coder(state: CycleState) -> str:
 
 
 def lint_fix(state: CycleState) -> str:
-    """Returns what the coder is asked where the linter complains."""
+    """Return the prompt that makes the coder fix linter complaints."""
     return (
         f"{_task(state)}\n\nThe linter complains of your work; this has to be fixed before it is reviewed.\n\n"
         f"LINT OUTPUT:\n{cut(state.lint_output, _LINT)}\n\nFix all of it. Read the files concerned first.\n"
@@ -76,7 +76,7 @@ def lint_fix(state: CycleState) -> str:
 
 
 def reviewer(state: CycleState) -> str:
-    """Returns what the reviewer is asked."""
+    """Return the prompt of the reviewer."""
     parts = [f"{_task(state)}\n\nThe coder has finished, and says:\n\n{cut(state.coder_output, _ANSWER)}\n"]
     if state.lint_output:
         parts.append(f"NOTE: the coder did not get rid of these complaints of the linter:\n{cut(state.lint_output, _LEFT_OVER)}\n")
@@ -109,7 +109,7 @@ def _numbered(findings: tuple[ReviewFinding, ...]) -> str:
 
 
 def _prior(findings: tuple[ReviewFinding, ...]) -> str:
-    """Returns each finding once, as it was found last, for the reviewer to verify."""
+    # A finding can recur in several cycles; its latest version counts.
     last = {each.id: each for each in findings}
     return "".join(
         f"{number}. [{each.severity}] id={each.id} cycle={each.cycle} status={each.status}\n   {cut(each.description, _BEFORE)}\n"

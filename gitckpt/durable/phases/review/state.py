@@ -1,7 +1,7 @@
-"""How far a coder and a reviewer have come: all that the next step needs, as a value and as the table of a state. Pure.
+"""The state of a review, as a value and as a table of the run's state.
 
-The table begins with the 19 keys, the findings and all findings of quasar's checkpoint, under its names and as it has them. What quasar
-leaves out, without which nobody could go on faithfully, is in the table `more`.
+The table begins with the 19 keys, the findings and all findings of quasar's checkpoint, under its
+names. What quasar leaves out, but a resumed review needs, is in the table `more`.
 """
 
 from __future__ import annotations
@@ -15,55 +15,46 @@ from gitckpt.model.errors import InvalidCheckpoint, NewerCheckpoint
 from gitckpt.model.table import TableReader
 from gitckpt.model.values import dataclass, field, replace
 
-# What agents and commands say, as text that a state can hold and a prompt can quote. Pure.
+# Texts of agents and commands, fit for a state and a prompt.
 
 
+# Marks the place where a text was cut.
 CUT = "... [truncated]"
-"""What stands where a text was cut off."""
 
+# Maximum characters of an answer or an output in a state.
 LONGEST = 100_000
-"""How much of an answer or of an output a state keeps, in characters."""
 
+# White space by Unicode. `str.strip` removes four more control characters, which would change the
+# ids of findings.
 _SPACE = "\t\n\v\f\r \x85\xa0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a\u2028\u2029\u202f\u205f\u3000"
-"""White space as Unicode has it. Python's own `strip` takes four control characters more, which would change the ids of findings."""
 
 
 def trimmed(text: str) -> str:
-    """Returns a text without white space at its ends."""
+    """Return a text without white space at its ends."""
     return text.strip(_SPACE)
 
 
 def cut(text: str, limit: int) -> str:
-    """Returns the beginning of a text that is too long, followed by `CUT`.
-
-    Args:
-        text: the text.
-        limit: how many characters may stay. A character is never split, as it would be where bytes are counted.
-    """
+    """Return the first `limit` characters of a text; `CUT` follows if it is longer."""
     return text if len(text) <= limit else text[:limit] + CUT
 
 
 def ending(text: str, limit: int) -> str:
-    """Returns the end of a text that is too long, preceded by `CUT`. Args: as `cut`."""
+    """Return the last `limit` characters of a text, after `CUT` if it is longer."""
     return text if len(text) <= limit else f"{CUT}\n{text[-limit:]}"
 
 
 def storable(text: str) -> str:
-    """Returns a text without what UTF-8 cannot encode: lone surrogates become U+FFFD."""
+    """Return a text with lone surrogates replaced by U+FFFD, which UTF-8 can encode."""
     return text if text.isascii() else text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
 def first_line(text: str, limit: int) -> str:
-    """Returns the first line of a text, for a subject or a message.
-
-    Args:
-        text: the text.
-        limit: how many characters of it.
-    """
+    """Return the first `limit` characters of the first line of a text."""
     return trimmed(trimmed(storable(text)).replace("\0", "").partition("\n")[0])[:limit]
 
 
-# What a reviewer finds, and what becomes of it over the cycles. Pure.
+# Findings, and their status over the cycles.
 
 
 FOUND, FIXED, STILL_PRESENT, REGRESSED = "found", "fixed", "still_present", "regressed"
@@ -71,71 +62,59 @@ STATUSES = (FOUND, FIXED, STILL_PRESENT, REGRESSED)
 
 CRITICAL, MAJOR = "critical", "major"
 
+# Prefix of the description of a filter's finding.
 OF_FILTER = "[filter:"
-"""What the description of what a filter found begins with."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReviewFinding:
-    """Something that is to be changed before the work is approved.
+    """A problem to be fixed before approval."""
 
-    Attributes:
-        severity: a word of the reviewer's, such as "critical", "major" or "minor".
-        description: what is wrong.
-        cycle: the cycle that it was found in; 0 where it is not known.
-        status: one of `STATUSES`.
-    """
-
-    severity: str
+    severity: str  # a word of the reviewer, such as "critical", "major" or "minor"
     description: str
-    cycle: int = 0
-    status: str = FOUND
+    cycle: int = 0  # 0: unknown
+    status: str = FOUND  # one of STATUSES
 
     @property
     def id(self) -> str:
-        """Its id, by which it is known again in later cycles."""
+        """An id that is the same in later cycles."""
         return finding_id(self.severity, self.description)
 
 
 @dataclass(frozen=True, slots=True)
 class Verification:
-    """What a reviewer says of a finding of an earlier cycle.
+    """The reviewer's word on an earlier finding."""
 
-    Attributes:
-        finding: its id.
-        status: FIXED, STILL_PRESENT or REGRESSED.
-        comment: the reviewer's.
-    """
-
-    finding: str
-    status: str
+    finding: str  # id
+    status: str  # FIXED, STILL_PRESENT or REGRESSED
     comment: str = ""
 
 
 def finding_id(severity: str, description: str) -> str:
-    """Returns the id of a finding: `f-` and 12 hex digits, the same for the same words whatever white space surrounds them."""
+    """Return the id of a finding: `f-` and 12 hex digits of a hash of its words."""
     text = f"{severity}:{trimmed(description)}"
     return f"f-{hashlib.sha256(text.encode('utf-8', 'replace')).hexdigest()[:12]}"
 
 
 def verified(findings: Iterable[ReviewFinding], verifications: Sequence[Verification]) -> tuple[ReviewFinding, ...]:
-    """Returns findings with the status that verifications give them; others keep theirs, and unknown ids count for nothing.
+    """Return all findings with the status of the last verification of each.
 
-    Args:
-        findings: of all cycles; one that was found more than once changes everywhere.
-        verifications: in the order of the review; the last word about a finding counts.
+    Unknown ids are ignored. A finding that occurs more than once changes everywhere.
     """
     status = {each.finding: each.status for each in verifications}
     return tuple(replace(each, status=status.get(each.id, each.status)) for each in findings)
 
 
 def unresolved(findings: Iterable[ReviewFinding]) -> tuple[ReviewFinding, ...]:
-    """Returns the findings that are not fixed, each once, as it was found last, in the order in which they were found first."""
+    """Return the findings that are not fixed, each once in its latest version.
+
+    Their order is that of their first occurrence.
+    """
     last = {each.id: each for each in findings}
     return tuple(each for each in last.values() if each.status != FIXED)
 
 
-# Reads what a reviewer answers: blocks of ISSUE, VERIFICATION and REPORT, and the word APPROVED. Pure.
+# Parse a reviewer's answer: blocks of ISSUE, VERIFICATION and REPORT, and the word APPROVED.
 
 
 _ISSUE, _VERIFICATION, _REPORT, _APPROVED = "ISSUE:", "VERIFICATION:", "REPORT:", "APPROVED:"
@@ -145,29 +124,22 @@ _FIELDS = {"SATISFACTION:": "satisfaction", "RISK:": "risk", "NEEDS_HUMAN_REVIEW
 
 @dataclass(frozen=True, slots=True)
 class ReviewReport:
-    """What a reviewer says of the work as a whole.
+    """The reviewer's verdict on the work as a whole."""
 
-    Attributes:
-        satisfaction: high, medium or low.
-        risk: high, medium or low.
-        needs_human_review: whether a person should look at it.
-        summary: one line.
-    """
-
-    satisfaction: str = ""
-    risk: str = ""
+    satisfaction: str = ""  # high, medium or low
+    risk: str = ""  # high, medium or low
     needs_human_review: bool = False
-    summary: str = ""
+    summary: str = ""  # one line
 
 
 def findings(answer: str) -> tuple[ReviewFinding, ...]:
-    """Returns what an answer finds. One without a severity is major; one without a description counts for nothing."""
+    """Return the findings of an answer that have a description; MAJOR is the default."""
     found = [_finding(block) for block in _blocks(answer, _ISSUE, lambda line: line in ("", _ISSUE))]
     return tuple(each for each in found if each.description)
 
 
 def verifications(answer: str) -> tuple[Verification, ...]:
-    """Returns what an answer says of earlier findings. A status that is not known means that the finding is still present."""
+    """Return the verifications of an answer; an unknown status means "still present"."""
     blocks = _blocks(answer, _VERIFICATION, lambda line: line in ("", _VERIFICATION, _ISSUE, _REPORT) or line.startswith(_APPROVED))
     said = [(_last(block, "FINDING_ID:"), _last(block, "STATUS:").lower(), _last(block, "COMMENT:")) for block in blocks]
     return tuple(
@@ -178,7 +150,7 @@ def verifications(answer: str) -> tuple[Verification, ...]:
 
 
 def report(answer: str) -> ReviewReport | None:
-    """Returns the first report of an answer that has a field; None where there is none."""
+    """Return the first report of an answer that has a field; None if there is none."""
     for block in _blocks(answer, _REPORT, lambda line: bool(line) and not line.startswith(tuple(_FIELDS))):
         said = {name: _last(block, field) for field, name in _FIELDS.items()}
         if any(block):
@@ -188,7 +160,7 @@ def report(answer: str) -> ReviewReport | None:
 
 
 def is_approved(answer: str) -> bool:
-    """Tells whether an answer approves of the work, whatever else it says."""
+    """Return whether an answer approves the work, whatever else it says."""
     return any(line.startswith(_APPROVED) for line in _lines(answer))
 
 
@@ -197,7 +169,7 @@ def _lines(answer: str) -> list[str]:
 
 
 def _blocks(answer: str, head: str, ends: Callable[[str], bool]) -> Iterator[list[str]]:
-    """Yields the lines that follow each head, up to one that ends the block."""
+    """Yield the lines after each `head`, up to one that ends the block."""
     lines = _lines(answer)
     at = 0
     while at < len(lines):
@@ -212,7 +184,6 @@ def _blocks(answer: str, head: str, ends: Callable[[str], bool]) -> Iterator[lis
 
 
 def _last(block: list[str], field: str) -> str:
-    """Returns the value that a block gives to a field last; "" where it gives none."""
     return next((trimmed(line.removeprefix(field)) for line in reversed(block) if line.startswith(field)), "")
 
 
@@ -229,7 +200,7 @@ def _finding(block: list[str]) -> ReviewFinding:
     return ReviewFinding(_last(block, _SEVERITY) or MAJOR, trimmed(" ".join(description)))
 
 
-# How far a coder and a reviewer have come: all that the next step needs, as a value and as the table of a state. Pure.
+# The state of a review.
 
 
 D = TypeVar("D")
@@ -238,118 +209,82 @@ IDLE, BEAD_CREATED, CODING, CODE_COMPLETE = "idle", "bead_created", "coding", "c
 LINTING, FILTERING, REVIEWING, REVIEW_COMPLETE = "linting", "filtering", "reviewing", "review_complete"
 RESOLVING_ISSUES, APPROVED, ERROR = "resolving_issues", "approved", "error"
 
+# In the order of quasar's phase numbers, from 0.
 PHASES = (
     *(IDLE, BEAD_CREATED, CODING, CODE_COMPLETE, LINTING, FILTERING),
     *(REVIEWING, REVIEW_COMPLETE, RESOLVING_ISSUES, APPROVED, ERROR),
 )
-"""The phases of the cycle in the order of the numbers that quasar gives them, from 0."""
 
+# Phase numbers of quasar before 23 February 2026.
 WITHOUT_FILTERING = tuple(phase for phase in PHASES if phase != FILTERING)
-"""The numbers of files that quasar wrote before 23 February 2026."""
 
+# Phase numbers of quasar before 18 February 2026.
 WITHOUT_LINTING = tuple(phase for phase in WITHOUT_FILTERING if phase != LINTING)
-"""The numbers of files that quasar wrote before 18 February 2026."""
 
 VERSION = 1
 
+# The key of the table in a run's state.
 KEY = "review"
-"""Where the state of a run keeps the table."""
 
 MORE = "more"
+# Phases that begin after the coder's work was committed.
 _COMMITTED = (LINTING, FILTERING, REVIEWING, REVIEW_COMPLETE)
-"""Phases that begin after the coder's work was committed."""
 
 
 @dataclass(frozen=True, slots=True)
 class CycleState:
-    """A coder and a reviewer at one moment.
+    """The state of a review at one moment."""
 
-    Attributes:
-        phase_id: of a quasar nebula; "" outside one.
-        nebula_name: its name.
-        created_at: when this was noted, RFC 3339; "" where it was not.
-        git_sha: what HEAD was then; "" on an unborn branch.
-        task_bead_id: the name of the task, which the subjects of commits begin with.
-        task_title: the task.
-        cycle: from 1 on; 0 before the first.
-        max_cycles: how many there may be.
-        phase: one of `PHASES`.
-        total_cost_usd: of all answers until now.
-        max_budget_usd: what they may cost; 0 for as much as they like.
-        coder_output: the coder's last answer.
-        review_output: the reviewer's last answer.
-        lint_output: what the linter still complains of.
-        base_commit_sha: HEAD at the beginning.
-        cycle_commits: what HEAD was at the end of each cycle.
-        child_bead_ids: issues of a tracker, one for each finding.
-        refactored: whether the task was changed, and the coder has not heard of it yet.
-        findings: of this cycle.
-        all_findings: of all cycles, with what became of them.
-        failed_in: the phase in which an error came up, where `phase` is "error".
-        problem: that error, in words.
-        verifications: what the last review said of earlier findings.
-        filter_output: what the filter printed that failed in this cycle.
-        filter_check_name: its name.
-        filter_history: for each cycle the filter that failed, "" where none did.
-        original_description: the task before it was changed.
-        refactor_description: the task after it was changed.
-        last_cycle_sha: HEAD after the coder's work of this cycle was committed; "" before.
-        uncommitted: what the coder did that is not committed yet: "" for nothing, "cycle", or "lint fix".
-        lint_fixes: how often the coder was asked in this cycle to satisfy the linter.
-        sessions: "coder" and "reviewer" → the conversation that its last answer was part of.
-        struggle: why it seems that coder and reviewer get nowhere; "" where they get on.
-        beads: finding → the issue that was made of it; "" where quasar had made those that there are.
-        report: of the last review.
-    """
-
-    phase_id: str = ""
+    phase_id: str = ""  # of a quasar nebula; "" outside of one
     nebula_name: str = ""
-    created_at: str = ""
-    git_sha: str = ""
-    task_bead_id: str = ""
+    created_at: str = ""  # RFC 3339; "": unknown
+    git_sha: str = ""  # HEAD at that time; "" on an unborn branch
+    task_bead_id: str = ""  # short name of the task; commit subjects begin with it
     task_title: str = ""
-    cycle: int = 0
+    cycle: int = 0  # counts from 1; 0 before the first
     max_cycles: int = 3
-    phase: str = BEAD_CREATED
-    total_cost_usd: float = 0.0
-    max_budget_usd: float = 0.0
-    coder_output: str = ""
-    review_output: str = ""
-    lint_output: str = ""
-    base_commit_sha: str = ""
-    cycle_commits: tuple[str, ...] = ()
-    child_bead_ids: tuple[str, ...] = ()
-    refactored: bool = False
-    findings: tuple[ReviewFinding, ...] = ()
-    all_findings: tuple[ReviewFinding, ...] = ()
-    failed_in: str = ""
-    problem: str = ""
-    verifications: tuple[Verification, ...] = ()
-    filter_output: str = ""
-    filter_check_name: str = ""
-    filter_history: tuple[str, ...] = ()
-    original_description: str = ""
-    refactor_description: str = ""
-    last_cycle_sha: str = ""
-    uncommitted: str = ""
-    lint_fixes: int = 0
+    phase: str = BEAD_CREATED  # one of PHASES
+    total_cost_usd: float = 0.0  # of all answers so far
+    max_budget_usd: float = 0.0  # 0: no limit
+    coder_output: str = ""  # last answer
+    review_output: str = ""  # last answer
+    lint_output: str = ""  # remaining complaints of the linter
+    base_commit_sha: str = ""  # HEAD at the beginning
+    cycle_commits: tuple[str, ...] = ()  # HEAD at the end of each cycle
+    child_bead_ids: tuple[str, ...] = ()  # issues of a tracker, one for each finding
+    refactored: bool = False  # whether the task was changed, and the coder does not know it yet
+    findings: tuple[ReviewFinding, ...] = ()  # of this cycle
+    all_findings: tuple[ReviewFinding, ...] = ()  # of all cycles, with their status
+    failed_in: str = ""  # the phase that failed, if `phase` is "error"
+    problem: str = ""  # message of that error
+    verifications: tuple[Verification, ...] = ()  # of the last review
+    filter_output: str = ""  # of the filter that failed in this cycle
+    filter_check_name: str = ""  # the name of that filter
+    filter_history: tuple[str, ...] = ()  # failed filter of each cycle; "": none failed
+    original_description: str = ""  # the task before it was changed
+    refactor_description: str = ""  # the task after it was changed
+    last_cycle_sha: str = ""  # HEAD after this cycle's work was committed; "": not yet
+    uncommitted: str = ""  # the coder's uncommitted work: "" for none, "cycle", or "lint fix"
+    lint_fixes: int = 0  # how often the coder was asked to fix linter complaints in this cycle
+    # "coder" and "reviewer" → conversation of the last answer
     sessions: Mapping[str, str] = field(default_factory=dict)
-    struggle: str = ""
+    struggle: str = ""  # why the review makes no progress; "": it does
+    # finding → its issue; "" if quasar created the issues
     beads: Mapping[str, str] = field(default_factory=dict)
     report: ReviewReport | None = None
 
     @property
     def budget_share(self) -> float:
-        """What the next answer may cost, where there is a budget: its share of what is left, for two answers in each cycle to come."""
+        """The next answer's share of the rest, with two answers in each cycle left."""
         cycles = max(self.max_cycles - self.cycle + 1, 1)
         return max(self.max_budget_usd - self.total_cost_usd, 0) / (2 * cycles)
 
     def to_state(self) -> dict[str, Any]:
-        """Returns the table of the state, JSON values throughout."""
+        """Return the table for the run's state, as JSON values."""
         return {**self.head(), "findings": _plain(self.findings), "all_findings": _plain(self.all_findings), MORE: self.more()}
 
     def head(self) -> dict[str, Any]:
-        """Returns the 19 keys of quasar's checkpoint, in its order; `created_at` is text here."""
+        """Return the 19 keys of quasar's checkpoint in its order; `created_at` is text."""
         return {
             "version": VERSION,
             "phase_id": self.phase_id,
@@ -373,7 +308,7 @@ class CycleState:
         }
 
     def more(self) -> dict[str, Any]:
-        """Returns what quasar's checkpoint leaves out."""
+        """Return the values that quasar's checkpoint leaves out."""
         report = self.report
         return {
             "phase": self.phase,
@@ -405,15 +340,14 @@ class CycleState:
 
     @classmethod
     def from_state(cls, table: Mapping[str, Any], source: str = f"state.{KEY}", numbers: tuple[str, ...] = PHASES) -> CycleState:
-        """Returns what a table says, with or without `more`.
+        """Parse a table, with or without `more`.
 
         Args:
-            table: the table.
-            source: where it stands, for errors.
-            numbers: the phases by their numbers, for a table that does not name its phase.
+            source: its place, for errors.
+            numbers: phases by number, for a table without the phase's name.
 
         Raises:
-            InvalidCheckpoint: a key is missing or has a value that cannot be; `NewerCheckpoint`: the version is a later one.
+            InvalidCheckpoint: a key is missing or invalid; `NewerCheckpoint`: a later version.
         """
         head, more = _Said(table, source), _Said(table.get(MORE, {}), f"{source}.{MORE}")
         _require_version(head)
@@ -423,7 +357,7 @@ class CycleState:
         if cycle < 1 and not {phase, failed_in} & {IDLE, BEAD_CREATED}:
             raise head.invalid("cycle", f"is {cycle}, but cycles count from 1")
         commits = head.texts("cycle_commits")
-        # In quasar's own checkpoint, the commit of a cycle that is not over is nowhere but in HEAD.
+        # quasar's own checkpoint has the commit of an unfinished cycle only as HEAD.
         is_lost = MORE not in table and phase in _COMMITTED and len(commits) < cycle
         beads, all_findings = more.table("beads").all_texts(), _findings(head, more, "all_findings")
         if "beads" not in more.values and head.texts("child_bead_ids"):
@@ -459,7 +393,7 @@ class CycleState:
             original_description=more.text("original_description"),
             refactor_description=more.text("refactor_description"),
             last_cycle_sha=last,
-            # What quasar wrote does not tell whether the coder's work was committed; to commit it twice does no harm.
+            # quasar does not record whether the work was committed; committing twice is harmless.
             uncommitted=more.text("uncommitted") if MORE in table or phase != CODE_COMPLETE else "cycle",
             lint_fixes=more.count("lint_fixes"),
             sessions=more.table("sessions").all_texts(),
@@ -470,12 +404,7 @@ class CycleState:
 
 
 class _Said(TableReader):
-    """A table as quasar has them: what is missing is zero, empty or false.
-
-    Args:
-        table: what stands where the table should.
-        source: where that is, for errors.
-    """
+    """A table in quasar's style: a missing value is zero, empty or false."""
 
     kinds: Mapping[type, str] = {**TableReader.kinds, int: "a whole number"}
 
@@ -508,7 +437,7 @@ class _Said(TableReader):
         return value
 
     def number(self, key: str) -> float:
-        """Returns a finite number, 0 or more."""
+        """Return a finite number, 0 or more."""
         value = self.values.get(key, 0.0)
         if type(value) not in (int, float):
             self.wrong(key, "a number", value, 0.0)
@@ -517,7 +446,7 @@ class _Said(TableReader):
         return float(value)
 
     def choice(self, key: str, words: Sequence[str], default: str | None = None) -> str:
-        """Returns one of some words; where it is missing, the default, if there is one."""
+        """Return one of `words`, or the default if the key is missing."""
         value = self.text(key)
         if value == "" and default is not None:
             return default
@@ -546,8 +475,8 @@ def _require_version(head: _Said) -> None:
 
 
 def _phase(head: _Said, more: _Said, numbers: tuple[str, ...]) -> str:
-    """Returns the phase: by its name, where there is one, as the numbers have moved twice."""
     number = head.count("phase", required=True)
+    # The name is preferred: the numbers have changed twice.
     if "phase" in more.values:
         return more.choice("phase", PHASES)
     if number >= len(numbers):
@@ -560,8 +489,7 @@ def _plain(findings: tuple[ReviewFinding, ...]) -> list[dict[str, Any]]:
 
 
 def _findings(head: _Said, more: _Said, name: str) -> tuple[ReviewFinding, ...]:
-    """Returns findings, with the status that `more` has for them."""
-    statuses = more.tables(name)
+    statuses = more.tables(name)  # quasar's own tables have no status
     found = []
     for at, each in enumerate(head.tables(name)):
         finding = ReviewFinding(each.text("severity"), each.text("description"), each.count("cycle"))
@@ -583,5 +511,5 @@ def _report(said: _Said) -> ReviewReport | None:
 
 
 def resumes_in(state: CycleState) -> str:
-    """Returns the phase in which to go on: after an error, the one in which it came up; coding, where that is not known."""
+    """Return the phase to resume in; after an error the failed one, else coding."""
     return state.phase if state.phase != ERROR else state.failed_in or CODING
