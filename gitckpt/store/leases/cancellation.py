@@ -21,8 +21,8 @@ def cancel(leases: Leases, run: str, *, wait: float, tell: Callable[[str], objec
     """Stop the driver of a run and wait for its end; return whether there was one.
 
     Args:
-        wait: seconds to wait until the driver has ended its phase and recorded that. 0 only asks, and
-            sends no signal.
+        wait: seconds to wait until the driver has ended its phase and recorded that. 0 only asks,
+            and sends no signal.
         tell: takes a sentence if the process cannot be signaled.
 
     Raises:

@@ -1,8 +1,8 @@
 """Leases: the right to drive a run, one holder at a time.
 
-A lease is a blob at `refs/ckpt/leases/<run>` (docs/format.md), written by compare-and-swap. It stays
-after its release, so that its token only grows. Each ref transaction of the run verifies the lease:
-a suspended driver whose lease was taken over can write nothing more.
+A lease is a blob at `refs/ckpt/leases/<run>` (docs/format.md), written by compare-and-swap. It
+stays after its release, so that its token only grows. Each ref transaction of the run verifies the
+lease: a suspended driver whose lease was taken over can write nothing more.
 """
 
 from __future__ import annotations
@@ -387,8 +387,8 @@ class Leases:
         Args:
             holder: what the lease is for, shown to people.
             length: validity without renewal, in microseconds.
-            take_over: whether to take it from a live holder that is stalled, or whose lease is invalid
-                (`Lease.is_endless`). That holder can write nothing more.
+            take_over: whether to take it from a live holder that is stalled, or whose lease is
+                invalid (`Lease.is_endless`). That holder can write nothing more.
 
         Raises:
             UsageError: `length` is more than `LONGEST`.
@@ -499,7 +499,8 @@ class Leases:
 
         Args:
             old: oid of the expected present lease; "" for none.
-            is_ours: whether the process that `lease` names took it here; then the oid is listed as such.
+            is_ours: whether the process that `lease` names took it here; then the oid is listed as
+                such.
 
         Raises:
             RefMoved: another lease was there.
@@ -608,8 +609,8 @@ class Hold:
         """Release the lock by which others see that this process lives.
 
         Args:
-            is_over: whether the lease was released, deleted or never written. Otherwise the lock file
-                stays, unlocked, and tells others that the lease has no holder.
+            is_over: whether the lease was released, deleted or never written. Otherwise the lock
+                file stays, unlocked, and tells others that the lease has no holder.
         """
         with self._mutex:
             if self._is_open:
