@@ -1,1 +1,1 @@
-"""Floor 2: the store. Checkpoints, runs, snapshots and worktrees, expiry, and the installation of the hooks."""
+"""Checkpoints, runs, snapshots, worktrees, expiry and the hooks' installation."""

@@ -1,10 +1,10 @@
-"""The checkpoints of one repository: recorded, found, listed and removed. What every room above works with; programs take `Store`."""
+"""The checkpoints of one repository, for use inside gitckpt; programs use `Store`."""
 
 from __future__ import annotations
 
 import contextlib
 import os
-from _thread import allocate_lock  # `threading` is half a millisecond
+from _thread import allocate_lock  # importing `threading` takes 0.5 ms
 from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import cached_property, partial
 from types import TracebackType
@@ -43,19 +43,18 @@ if TYPE_CHECKING:
     from gitckpt.store.snapshot.limits import Limits
     from gitckpt.store.snapshot.manifest import Beside
 
-_ONE_IN_256 = "00"  # of the ids; counting loose refs each time would take time, too
+_ONE_IN_256 = "00"  # Prefix of ids. Loose refs are counted on one record in 256.
 
 
 class Checkpoints:
-    """The checkpoints of one repository; a context manager, which threads may share as they may a `Store`.
+    """The checkpoints of one repository; a context manager that threads may share.
 
     Args:
-        repository: seen from the worktree that checkpoints are recorded in.
-        adapter: how objects are read and written: "auto", "libgit2" or "plumbing" (see `open_objects`).
-        clock: returns the current instant, in microseconds since the epoch.
-        new_id: returns a fresh UUID version 4.
-        ahead: a private index in which git looks at the worktree already, for the first capture.
-        listener: whoever is told what is done, and asked.
+        repository: opened in the worktree in which checkpoints are recorded.
+        adapter: "auto", "libgit2" or "plumbing" (see `open_objects`).
+        clock: returns the current time in microseconds since the epoch.
+        new_id: returns a new UUID version 4.
+        ahead: a private index that git is already refreshing, for the first capture.
     """
 
     def __init__(
@@ -84,43 +83,34 @@ class Checkpoints:
 
     @classmethod
     def open(cls, path: str | os.PathLike[str] = ".", *, adapter: str = "auto") -> Self:
-        """Returns the store of the repository that `path` is in.
-
-        Raises:
-            RepositoryError: there is none, git refuses it, or git is too old.
-        """
+        """Open the repository that contains `path`."""
         return cls(open_repository(os.fspath(path)), adapter=adapter)
 
     def seen_from(self, repository: Repository, adapter: str) -> Self:
-        """Returns a store with the same clock and ids, for another worktree or another thread.
-
-        Args:
-            repository: seen from where.
-            adapter: as for the store itself.
-        """
+        """Return a store with the same clock and ids for another worktree or thread."""
         return type(self)(repository, adapter=adapter, clock=self.clock, new_id=self.new_id, listener=self._listener)
 
     @property
     def index(self) -> Index:
-        """The derived listing of the checkpoints."""
+        """The derived index of the checkpoints."""
         with self._opening:
             if self._index is None:
-                from gitckpt.store.records.index import Index  # SQLite is not for those who only record
+                from gitckpt.store.records.index import Index  # recording alone does not need SQLite
 
                 self._index = Index(self.repository, self.objects, self.refs, self._listener.progress)
             return self._index
 
     @cached_property
     def leases(self) -> Leases:
-        """The right to drive its runs."""
-        from gitckpt.store.leases.leases import Leases  # not for those who write into no run
+        """The leases of the runs."""
+        from gitckpt.store.leases.leases import Leases  # needed only to write into a run
 
         return Leases(self.objects, self.refs, self.repository, self.clock)
 
     @cached_property
     def rules(self) -> Rules:
-        """The settings; the listener is told what of them does not apply."""
-        from gitckpt.store.config.settings import Rules  # not for those who neither capture nor expire
+        """The settings; the listener receives a message about each ignored setting."""
+        from gitckpt.store.config.settings import Rules  # needed only to capture or expire
 
         return Rules(self.repository, self._listener.tell)
 
@@ -131,7 +121,7 @@ class Checkpoints:
         self.close()
 
     def close(self) -> None:
-        """Lets go of processes and files, after the notes are written where this store has removed something, or changed it a while ago."""
+        """Write notes that are due, then close files and end processes."""
         try:
             if self._has_removed or self._has_written:
                 self.write_due_links(at_once=self._has_removed)
@@ -145,24 +135,23 @@ class Checkpoints:
             self.repository.close()
 
     def private_index(self) -> PrivateIndex:
-        """Returns a private copy of the worktree's index, still to be opened; in the first one, git may look at the files already."""
+        """Return a private copy of the worktree's index, not yet opened."""
         from gitckpt.git.worktree.index import PrivateIndex
 
-        with contextlib.suppress(IndexError):
+        with contextlib.suppress(IndexError):  # git is already refreshing this one
             return self._ahead.pop()
         return PrivateIndex(self.repository)
 
     def capture(self, limits: Limits | None = None, beside: Beside | None = None, *, with_submodules: bool = True) -> Worktree:
-        """As `Store.capture`, with files of the run that lie `beside` the worktree, and that the snapshot keeps as well."""
+        """Capture as `Store.capture` does, with the run's files that `beside` names."""
         commit = draft.head(self.repository, self.objects)[0]
         found, known = self._captured(commit, limits, with_submodules)
         return beside.added(self.repository, self.objects, found, commit, known) if beside is not None else found
 
     def _captured(self, commit: str, limits: Limits | None, with_submodules: bool) -> tuple[Worktree, Limits]:
-        """Returns what is to be found in the worktree, and the limits that apply."""
         from gitckpt.store.snapshot import capture as snapshot
 
-        # Who asks for the files shall have them, however long it takes; who must not wait brings limits of their own.
+        # An explicit capture has no timeout. A caller that must not wait passes its own limits.
         limits = limits or replace(self.rules.limits(), timeout=float("inf"))
         captured = snapshot.capture(self.private_index(), self.objects, commit, limits)
         self._parts = (commit, captured.files), captured.parts
@@ -188,13 +177,17 @@ class Checkpoints:
         then: Successor | None = None,
         **details: Unpack[Details],
     ) -> Checkpoint:
-        """As `Store.record`, with what only the rooms above have.
+        """Record a checkpoint as `Store.record` does, with arguments for internal callers.
 
-        `guard` is the lease that must be held when it is written: of the run, or, with `start`, of the run that starts another. `change`
-        makes, instead of `state`, the state of the one that the run's head has at that moment, an empty one where the run starts; it is
-        called again when others were faster, and what it raises is raised here. `progress_of` says how far the run has come by the state
-        that `change` returned. `keeps` are keys of `state` that others write, too: where somebody has extended the run since this store
-        did, theirs count. `then` is recorded with it.
+        Args:
+            guard: the lease that must be held when the refs are written: that of the run or, with
+                `start`, that of the run that starts another.
+            change: takes the state of the run's head (empty for a new run) and returns the new one;
+                replaces `state`. It is called again after a lost race; its errors are raised here.
+            progress_of: takes the state that `change` returned and returns the progress of the run.
+            keeps: keys of `state` that others write too. If another process has extended the
+                run since this store did, its values are kept.
+            then: a second checkpoint, recorded in the same transaction.
         """
         run = details.get("run")
         others = {"start": start, "key": key, "base": base, "worktree": worktree, "keeps": keeps}
@@ -231,7 +224,6 @@ class Checkpoints:
         return draft.recorded(checkpoint, fields, data)
 
     def _written_for(self, worktree: Worktree | None, commit: str) -> Sequence[str]:
-        """Return the objects that a snapshot adds to its commit, which are to be flushed before the refs move."""
         if worktree is None or worktree.tree is None:
             return ()
         from gitckpt.store.snapshot import assurance
@@ -255,7 +247,11 @@ class Checkpoints:
         then: Successor | None = None,
         **details: Unpack[Details],
     ) -> Checkpoint:
-        """As `Store.save`, with what `capture` and `record` take here; `without_files` is the label where the time did not suffice."""
+        """Capture and record as `Store.save` does; see `capture` and `record`.
+
+        Args:
+            without_files: the label to use if the capture timed out.
+        """
         from gitckpt.store.snapshot import assurance
 
         draft.require_call(label, details, start=start, key=key, change=change, progress_of=progress_of)
@@ -272,16 +268,16 @@ class Checkpoints:
         return assurance.recorded(self.repository, self.objects, attempt, remove, self.announce, parts=self._captured_parts)
 
     def _captured_parts(self, commit: str, files: str) -> Collection[str] | None:
-        """Return the objects that the tree of all files has beside a commit; None unless the last capture of it knows."""
+        """Return the objects of a captured tree that its commit lacks; None if not known."""
         known, parts = self._parts
         return parts if known == (commit, files) else None
 
     def read(self, checkpoint_id: str) -> Checkpoint:
-        """As `Store.read`."""
+        """Read a checkpoint as `Store.read` does."""
         return codec.decode(self.raw(checkpoint_id), layout.CHECKPOINTS + checkpoint_id)
 
     def is_replaced(self, checkpoint_id: str) -> bool:
-        """Tell whether a fetch has replaced a checkpoint that was written here."""
+        """Return whether a fetch has replaced a checkpoint that was written here."""
         if not ids.is_id(checkpoint_id):
             return False
         oid = self.refs.read(layout.CHECKPOINTS + checkpoint_id)
@@ -289,18 +285,13 @@ class Checkpoints:
         return oid is not None and known.is_replaced(checkpoint_id, oid)
 
     def read_own(self, checkpoint_id: str) -> Checkpoint:
-        """Return a checkpoint that something of ours names by its id alone.
-
-        Raises:
-            NotFoundError, InvalidCheckpoint: as `read`.
-            WorktreeError: a fetch has replaced its document.
-        """
+        """Read a checkpoint; raise `WorktreeError` if a fetch has replaced it."""
         if self.is_replaced(checkpoint_id):
             raise roster.replaced(checkpoint_id)
         return self.read(checkpoint_id)
 
     def raw(self, checkpoint_id: str) -> bytes:
-        """As `Store.raw`."""
+        """Return the document of a checkpoint as stored."""
         require_text("id", checkpoint_id)
         ref = layout.CHECKPOINTS + checkpoint_id
         oid = self.refs.read(ref) if ids.is_id(checkpoint_id) else None
@@ -310,7 +301,7 @@ class Checkpoints:
         return layout.document(next(self.objects.read([oid])), ref, oid, hint="see what is wrong: git ckpt verify")
 
     def find(self, text: str) -> str:
-        """As `Store.find`."""
+        """Resolve an id, prefix, run or rev as `Store.find` does."""
         from gitckpt.store.records import finder
 
         found = finder.find(text, self.repository, self.index, self.links)
@@ -320,44 +311,43 @@ class Checkpoints:
         return found
 
     def list(self, query: Query | None = None) -> Sequence[Entry]:
-        """As `Store.list`."""
+        """List the checkpoints that match a query, newest first."""
         return self.index.select(query)
 
     def rewritten(self) -> Sequence[Entry]:
-        """As `Store.rewritten`."""
+        """List the checkpoints of commits that `git filter-repo` has rewritten."""
         from gitckpt.git.worktree import operation
 
         instead = operation.filtered(self.repository)
         return [entry for entry in self.list() if entry.git_sha in instead] if instead else []
 
     def problems(self) -> Sequence[Problem]:
-        """As `Store.problems`."""
+        """List the refs that are not valid checkpoints."""
         return self.index.problems()
 
     def links(self, commit: str) -> Sequence[Entry]:
-        """As `Store.links`, for a full oid."""
+        """List the checkpoints linked to a commit, given by its full oid."""
         from gitckpt.store.records import finder
 
         return finder.linked(commit, self.repository, self.objects, self.index)
 
     def bound(self, run: str | None) -> Guard | None:
-        """Returns what binds this process to the lease of the driver that started it; None where none did, or for another run."""
+        """Return the guard for the lease of the driver that started this process, if any."""
         return self.leases.bound(run) if run is not None else None
 
     def write_links(self, instant: int | None = None) -> bool:
-        """As `Store.write_notes`; at the time that is given, or now."""
+        """Write the notes now; `instant` is the time of the notes commit."""
         with layout.turn(self.repository):
             return notes.write(self.repository, self.objects, self.refs, self.clock() if instant is None else instant)
 
     def write_due_links(self, instant: int | None = None, *, at_once: bool = False) -> bool:
-        """Writes what waits for the notes where none were written in the last minute; a failure is for the log, as notes are derived.
+        """Write the notes if the last write is over a minute ago; return whether it did.
+
+        A failure is only logged, since notes are derived data.
 
         Args:
-            instant: now, where the caller has asked the clock.
-            at_once: whether it is written however soon.
-
-        Returns:
-            Whether anything was written.
+            instant: now, if the caller has already read the clock.
+            at_once: whether to write them even if the last write was less than a minute ago.
         """
         instant = self.clock() if instant is None else instant
         try:
@@ -368,11 +358,11 @@ class Checkpoints:
             return False
 
     def link(self, entries: Sequence[Entry]) -> None:
-        """Lets the links of checkpoints that were copied here wait for the notes."""
+        """Queue the note lines of checkpoints that were copied here."""
         notes.append(self.repository, layout.link_lines(entries))
 
     def claim(self, key: str) -> Claim:
-        """Returns what gives a key to a run that starts. Errors: as `keys.ref_of`."""
+        """Return the claim that gives a key to a new run."""
         from gitckpt.store.records.keys import Claim
 
         return Claim(key, self.refs, self.objects, self.repository.object_format, self.heads.is_there)
@@ -386,7 +376,7 @@ class Checkpoints:
         last: Collection[str] = (),
         settled: bool = True,
     ) -> int:
-        """As `Store.remove`, for those that know more already: as for `Remover.remove`."""
+        """Remove checkpoints as `Store.remove` does; options as for `Remover.remove`."""
         from gitckpt.store import submodules
 
         wanted = strings("checkpoint_ids", checkpoint_ids)
@@ -396,25 +386,24 @@ class Checkpoints:
         return gone
 
     def _pack(self) -> None:
-        """Packs refs where many are loose. The checkpoint is recorded by then: a failure is for the log, not for the caller."""
         try:
             packing.pack_if_many(self.repository, layout.OWN, require_git())
         except CkptError as error:
+            # The checkpoint is recorded by now, so the caller sees no error.
             log.append(self.repository, f"refs were not packed: {error.message}")
 
     def remover(self) -> Remover:
-        """Returns what removes checkpoints, and lets go what they kept."""
+        """Return the remover of this repository's checkpoints."""
         from gitckpt.store.records.remover import Remover
 
         return Remover(self.repository, self.objects, self.refs, self.index)
 
     def _clear(self, lock: str) -> bool:
-        """Removes a lock of a ref that a killed git left, and tells whether it is gone."""
-        from gitckpt.store.records import heads  # which are seldom in the way
+        from gitckpt.store.records import heads  # locks are seldom in the way
 
         return heads.clear(self.repository, self.announce, lock)
 
     def announce(self, sentence: str) -> None:
-        """Says what was done unasked: to whoever opened the store, and in the log."""
+        """Report an unrequested action to the listener and the log."""
         log.append(self.repository, sentence)
         self._listener.tell(sentence)

@@ -1,4 +1,4 @@
-"""The log: a file in the private directory, for what went wrong where nobody could be told. Imported by the hook."""
+"""The log file in the private directory. The hook imports this module."""
 
 from __future__ import annotations
 
@@ -16,31 +16,22 @@ if TYPE_CHECKING:
     from gitckpt.git.repository import Repository
 
 
-# The log: a file in the private directory, for what went wrong where nobody could be told. Imported by the hook.
-
-
 FILE = "log"
 _LARGE = 1_000_000
+# In characters. The middle of a longer entry is left out.
 LONGEST = 16_384
-"""An entry has at most so many characters: of a longer one, the middle is left out."""
 
 _LEFT_OUT = "\n… {} characters …\n"
 
 
 def append(repository: Repository, text: str) -> str:
-    """Writes an entry with the time in front; a log that has grown over 1 MB is put aside first, as `log.1`.
+    """Append an entry with a timestamp and return the path of the log.
 
-    Logs are sent along with reports of bugs: no argument, no state and no content of a file belongs here.
-
-    Args:
-        repository: whose log.
-        text: one line, or more.
-
-    Returns:
-        The path of the log.
+    A log of more than 1 MB is first renamed to `log.1`. Users attach logs to bug reports, so an
+    entry must not contain arguments, state or file contents.
 
     Raises:
-        CkptError: it cannot be written.
+        CkptError: the log cannot be written.
     """
     path = os.path.join(repository.make_private_dir(), FILE)
     try:
@@ -54,7 +45,7 @@ def append(repository: Repository, text: str) -> str:
 
 
 def trace(error: BaseException) -> str:
-    """Returns where an error arose, as Python shows it, but without its words, which may quote what somebody stores."""
+    """Format the traceback of an error without its message, which may quote user data."""
     import traceback
 
     lines: list[str] = []
@@ -74,18 +65,18 @@ def _bounded(text: str) -> str:
     return text[:half] + _LEFT_OUT.format(len(text) - 2 * half) + text[-half:]
 
 
-# What a store calls to tell something while it works; by default nothing.
+# Callbacks of a store.
 
 
 class Listener:
     """Functions that a store calls, from any thread that uses it; for `Store.open`.
 
     Args:
-        tell: is told, a sentence at a time, what was done unasked (the log has it, too), and what of the settings does not apply.
-        progress: is given a line to show for what takes long, which the next one replaces; "" ends it.
+        tell: takes one sentence about an unrequested action (also logged) or an ignored setting.
+        progress: takes a line that replaces the previous one; "" ends the display.
 
     Raises:
-        UsageError: one of them is no function.
+        UsageError: an argument is not callable.
     """
 
     def __init__(

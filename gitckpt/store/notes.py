@@ -1,9 +1,9 @@
-"""The notes that link commits to their checkpoints: what waits to be written, and the one function that writes it. Imported by the hook.
+"""Queue and write the notes that link commits to checkpoints. The hook imports it.
 
-Notes are derived: nothing else depends on them. To record a checkpoint, or to remove one, appends a line to a file of
-the private directory; the notes are written from that now and then, as each notes commit makes garbage of the one
-before. A line is there before the refs of its checkpoint, and is taken away after the notes have it: a kill leaves a
-line too many, which changes nothing.
+Notes are derived data: nothing else depends on them. Each notes commit turns the previous one
+into garbage, so changes are appended to a file in the private directory and written together.
+A line is appended before the refs of its checkpoint and removed after the notes have it. A kill
+can therefore leave an extra line, which is harmless.
 """
 
 from __future__ import annotations
@@ -30,32 +30,35 @@ if TYPE_CHECKING:
 CHECKPOINTS = "refs/checkpoints/"
 NOTES = "refs/notes/checkpoints"
 
+# File in the private directory. Lines: `<commit> <id> <phase> <timestamp>` for a new link,
+# `<id>` for a removed checkpoint.
 WAITING = "links"
-"""In the private directory: `<commit> <id> <phase> <timestamp>` for a link that waits, `<id>` for a checkpoint that was removed."""
 
+# Empty file in the private directory. Its mtime is when notes were last written.
 WRITTEN = "linked"
-"""In the private directory, empty: its time is when notes were last written."""
 
+# Seconds between writes of notes by commands that do something else.
 INTERVAL = 60.0
-"""Notes are written this often by commands that do something else, in seconds."""
 
+# Seconds to retry against other writers.
 PATIENCE = 30.0
-"""How long they are tried against other writers, in seconds."""
 
+# For more checkpoints than this, list all refs instead of looking up each one.
 _MANY = 1000
-"""For so many checkpoints, all refs are listed to see which ones are there."""
 
 _STAMP = len("2026-11-21T20:16:35.123456Z")
 
 
 def prepare(repository: Repository) -> None:
-    """Makes the file to which the shell hook appends links; without it, the hook starts Python."""
+    """Create the file for links; without it, the shell hook starts Python."""
     with open(os.path.join(repository.make_private_dir(), WAITING), "ab", opener=premises.create):
         pass
 
 
 def append(repository: Repository, links: Lines, gone: Collection[str] = ()) -> None:
-    """Lets changes wait for the next write; on a disk that is full, `verify --repair` finds them.
+    """Queue changes for the next write.
+
+    On a full disk nothing is queued; `verify --repair` finds such changes.
 
     Args:
         links: note lines by commit.
@@ -74,7 +77,9 @@ def append(repository: Repository, links: Lines, gone: Collection[str] = ()) -> 
 
 
 def is_due(repository: Repository, instant: int) -> bool:
-    """Tells whether something waits and no notes were written in the last minute; a stamp in the future says nothing.
+    """Return whether changes are queued and the last write is over a minute ago.
+
+    A last write in the future counts as due: the clock was changed.
 
     Args:
         instant: now, in microseconds since the epoch.
@@ -89,12 +94,12 @@ def is_due(repository: Repository, instant: int) -> bool:
 
 
 def waiting(repository: Repository) -> Lines:
-    """Returns the links that wait, by commit; some may be of checkpoints that are gone, or were never finished."""
+    """Return the queued links by commit; their checkpoints may not exist."""
     return pending(repository)[0]
 
 
 def pending(repository: Repository) -> tuple[Lines, set[str]]:
-    """Returns what `waiting` does, and the ids of removed checkpoints whose lines may still be in notes."""
+    """Return the queued links by commit and the ids of removed checkpoints."""
     return _parsed(_content(repository))
 
 
@@ -108,19 +113,18 @@ def write(
     gone: Collection[str] = (),
     prepared: Callable[[Sequence[Item]], object] = lambda _: None,
 ) -> bool:
-    """Writes what waits into the notes. The caller holds the lock of writers.
+    """Write queued changes into the notes and return whether the notes changed.
+
+    The caller holds the lock of writers. On an error, the changes stay queued.
 
     Args:
         instant: now, in microseconds since the epoch.
         links: further note lines by commit.
-        gone: further ids whose lines go, unless they are there.
-        prepared: is given the objects before they are written.
-
-    Returns:
-        Whether the notes changed.
+        gone: further ids whose lines are removed, unless their checkpoints exist.
+        prepared: takes the objects before they are written.
 
     Raises:
-        BusyError, GitError: they could not be written; what waits goes on waiting.
+        BusyError, GitError: the notes could not be written.
     """
     data = _content(repository)
     wanted, removed = _parsed(data)
@@ -129,7 +133,7 @@ def write(
     removed.update(gone)
     if not wanted and not removed:
         return False
-    from gitckpt.git.notes import Notes  # not for those who only append
+    from gitckpt.git.notes import Notes  # appending does not need it
 
     there = _existing(repository, refs, {*removed, *(link_id(line) for lines in wanted.values() for line in lines)})
     wanted = {commit: [line for line in lines if link_id(line) in there] for commit, lines in wanted.items()}
@@ -139,7 +143,7 @@ def write(
     while True:
         tip = notes.tip()
         commits = {commit for commit, lines in wanted.items() if lines}
-        if removed and tip:  # git carries lines to other commits, so any note may have one
+        if removed and tip:  # git copies lines to rewritten commits, so any note may contain one
             commits.update(commit for commit, lines in notes.each() if lines and not removed.isdisjoint(map(link_id, lines)))
         new_tip, items = notes.edited(tip, list(commits), lambda commit, lines: changed(lines, wanted.get(commit, ()), removed), instant)
         prepared(items)
@@ -156,19 +160,21 @@ def write(
 
 
 def carry(repository: Repository, command: str) -> None:
-    """Lets links that wait for a commit wait for the one, too, that has taken its place; those in the notes, git carries over itself.
+    """Copy queued links of rewritten commits to the new commits.
+
+    Git itself copies the links that are already in notes.
 
     Args:
-        repository: seen from the worktree in which commits were rewritten.
-        command: what git passes to the hook post-rewrite: "amend" or "rebase".
+        repository: opened in the worktree in which commits were rewritten.
+        command: argument of the post-rewrite hook: "amend" or "rebase".
     """
     there = waiting(repository)
     if not there:
         return
-    from gitckpt.git.worktree import operation  # not for the records of commits
+    from gitckpt.git.worktree import operation  # recording a commit does not need it
 
     carried: Lines = {}
-    # As git has noted it: what it tells the hook belongs to the user's part of that.
+    # Read git's own records: the stdin of the hook belongs to the user's part of the hook.
     for old, new in operation.amended(repository) if command == "amend" else operation.rebased(repository):
         if old in there and new != old:
             carried.setdefault(new, []).extend(there[old])
@@ -176,7 +182,6 @@ def carry(repository: Repository, command: str) -> None:
 
 
 def _existing(repository: Repository, refs: Refs, names: set[str]) -> set[str]:
-    """Returns those of some checkpoints that are there."""
     if len(names) > _MANY:
         return names.intersection(ref.removeprefix(CHECKPOINTS) for ref, _ in refs.each(CHECKPOINTS))
     there = (name for name in names if plain(repository, CHECKPOINTS + name) or repository.cat_file.info(CHECKPOINTS + name))
@@ -199,7 +204,6 @@ def _content(repository: Repository) -> bytes:
 
 
 def _parsed(data: bytes) -> tuple[Lines, set[str]]:
-    """Returns note lines by commit, and the ids of what was removed; lines that a kill or a full disk cut off are passed over."""
     found: dict[tuple[str, str], str] = {}
     removed: set[str] = set()
     for entry in data.decode("utf-8", "surrogateescape").split("\n"):
@@ -207,7 +211,7 @@ def _parsed(data: bytes) -> tuple[Lines, set[str]]:
         name, stamp = link_id(line), line.rpartition(" ")[2]
         if not line and ids.is_id(commit):
             removed.add(commit)
-        elif ids.is_oid(commit) and ids.is_id(name) and _is_stamp(stamp):
+        elif ids.is_oid(commit) and ids.is_id(name) and _is_stamp(stamp):  # else cut off by a kill
             found[commit, name] = line
     lines: Lines = {}
     for (commit, _), line in found.items():
@@ -220,10 +224,10 @@ def _is_stamp(text: str) -> bool:
 
 
 def _written(repository: Repository, size: int, instant: int) -> None:
-    """Empties the file, unless a line came meanwhile: then all of them are written once more, which changes nothing."""
     place = repository.make_private_dir()
     try:
         with open(os.path.join(place, WAITING), "r+b", buffering=0, opener=premises.create) as file:
+            # If a line came meanwhile, all lines are written again, which changes nothing.
             if os.fstat(file.fileno()).st_size == size:
                 file.truncate(0)
         _stamp(os.path.join(place, WRITTEN), instant)
@@ -232,12 +236,11 @@ def _written(repository: Repository, size: int, instant: int) -> None:
 
 
 def _stamp(path: str, instant: int) -> None:
-    """Gives an empty file the time of an instant; one of another user is made again, as only they may change its time."""
     for _ in range(2):
         try:
             with open(path, "wb", opener=premises.create) as file:
                 os.utime(file.fileno(), ns=(instant * 1000, instant * 1000))
-        except PermissionError:
+        except PermissionError:  # only the owner of a file may set its time
             os.unlink(path)
         else:
             return

@@ -1,11 +1,11 @@
-"""Remember which checkpoints were written here, with document and worktree.
+"""Remember which checkpoints and documents of runs were written in this clone.
 
-Refs can be fetched, with any document and any date; the private directory cannot. "latest", the
-steps of `undo`, and what stands for a thinned checkpoint must be written here. An id proves
-nothing: a fetch with `+` puts another document behind it, which the oid tells.
+Refs can be fetched with any document and date; the private directory cannot. "latest", the steps
+of `undo` and the replacement of a thinned checkpoint must therefore be listed here. An id proves
+nothing: a fetch with `+` can replace the document behind it, which the oid reveals.
 
-A line is written before the refs of its checkpoint, so a kill leaves a line too many. Where a
-line is lost, the checkpoint has to be named by its id. The hook imports this module.
+A line is written before the refs of its checkpoint, so a kill can leave an extra line. If a line
+is lost, the checkpoint must be named by its id. The hook imports this module.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from gitckpt.git.repository import Repository
 
     class Recorded(Protocol):
-        """A checkpoint as a listing has it."""
+        """A checkpoint as listed."""
 
         @property
         def id(self) -> str: ...  # noqa: D102
@@ -35,34 +35,35 @@ if TYPE_CHECKING:
         @property
         def run(self) -> str | None: ...  # noqa: D102
 
+    # Oid of the document, `_IN`, `_FROM` or `_COPIED`, and the worktree.
     Written = tuple[str, str, str]
-    """Oid of the document, `_IN` or `_FROM`, and the worktree."""
 
 
-# Which documents of runs were written here: a run goes on by itself only from one of those. Imported by the hook.
+# Documents of runs. A run continues without trust only from a document listed here.
 
 
 DIRECTORY = "chains"
 
+# In bytes. The document sought is nearly always the newest of up to 100,000 lines.
 _TAIL = 4096
-"""In bytes: what is asked for is nearly always the newest line, and a chain may have 100,000."""
 
 
 def extend(repository: Repository, run: str, head: str, oids: Sequence[str], *, drives: bool = False) -> list[str]:
-    """Notes documents that are about to follow the head of a run, where that was written here.
+    """List documents that are about to extend a run whose head was written here.
 
-    What cannot be noted is recorded all the same: that somebody has to adopt a run is better than no checkpoint. The log says so.
+    If they cannot be listed, the checkpoint is recorded all the same and the log says so: to adopt
+    the run later is better than to lose the checkpoint.
 
     Args:
-        head: the oid of the document that its head points to; "" where it starts.
+        head: oid of the document that the run's head points to; "" for a new run.
         oids: of the documents, oldest first.
-        drives: whether it is the driver of the run that writes, who goes on from nothing that others wrote.
+        drives: whether the run's driver writes; it never extends a foreign document.
 
     Returns:
-        Paths to flush before the refs move; none if nothing was noted.
+        Paths to flush before the refs move.
 
     Raises:
-        CkptError: the head was not written here, and the driver is about to extend it.
+        CkptError: `drives` is set and the head was not written here.
     """
     if head and not knows(repository, run, head):
         if drives:
@@ -75,7 +76,7 @@ def extend(repository: Repository, run: str, head: str, oids: Sequence[str], *, 
 
 
 def note_chains(repository: Repository, run: str, oids: Sequence[str]) -> list[str]:
-    """Notes documents as written or adopted here; arguments and result are those of `extend`."""
+    """List documents as written or adopted here; see `extend`."""
     path = _path_chains(repository, run)
     place = os.path.dirname(path)
     try:
@@ -84,7 +85,7 @@ def note_chains(repository: Repository, run: str, oids: Sequence[str]) -> list[s
         premises.private(place, repository.common_dir, make=True)
         with open(path, "ab", buffering=0, opener=premises.create) as file:
             is_new = not os.fstat(file.fileno()).st_size
-            lines = b"\n%s\n" % "\n".join(oids).encode("ascii") if oids else b""  # a line that a full disk has cut off is none of these
+            lines = b"\n%s\n" % "\n".join(oids).encode("ascii") if oids else b""  # ends a line that a full disk cut off
             if lines and file.write(lines) < len(lines):
                 raise OSError(0, "there is no room for a whole line")
     except WorktreeError as error:
@@ -97,11 +98,7 @@ def note_chains(repository: Repository, run: str, oids: Sequence[str]) -> list[s
 
 
 def knows(repository: Repository, run: str, oid: str) -> bool:
-    """Tells whether a document of a run was written or adopted here.
-
-    Args:
-        oid: of the document.
-    """
+    """Return whether a document (by oid) of a run was written or adopted here."""
     if not ids.is_run_id(run):
         return False
     try:
@@ -117,11 +114,7 @@ def knows(repository: Repository, run: str, oid: str) -> bool:
 
 
 def noted_after(repository: Repository, run: str, oid: str) -> list[bytes]:
-    """Returns the lines that were noted lately after a document, newest first: what was about to follow it, and may have no refs.
-
-    Args:
-        oid: of the document.
-    """
+    """Return the oids listed after a document, newest first; they may have no refs."""
     try:
         with open(_path_chains(repository, run), "rb", buffering=0, opener=premises.create) as file:
             file.seek(max(file.seek(0, os.SEEK_END) - _TAIL, 0))
@@ -135,7 +128,7 @@ def noted_after(repository: Repository, run: str, oid: str) -> list[bytes]:
 
 
 def known(repository: Repository, run: str) -> frozenset[str]:
-    """Returns the oids of all documents of a run that were written or adopted here."""
+    """Return the oids of all documents of a run that were written or adopted here."""
     if not ids.is_run_id(run):
         return frozenset()
     try:
@@ -146,7 +139,7 @@ def known(repository: Repository, run: str) -> frozenset[str]:
 
 
 def forget(repository: Repository, run: str) -> None:
-    """Forgets a run that is gone."""
+    """Delete the list of a run that is gone."""
     try:
         os.unlink(_path_chains(repository, run))
     except OSError:
@@ -154,10 +147,12 @@ def forget(repository: Repository, run: str) -> None:
 
 
 def forget_others_chains(repository: Repository, there: Callable[[], Collection[str]]) -> None:
-    """Forgets runs that are gone, as a kill after their removal leaves them; a run that is about to begin has a young file.
+    """Delete the lists of runs that are gone, which a kill can leave behind.
+
+    The list of a run that is about to start is younger than `times.GRACE` and stays.
 
     Args:
-        there: returns the runs there are.
+        there: returns the existing runs.
     """
     place = os.path.join(repository.private_dir, DIRECTORY)
     try:
@@ -176,28 +171,28 @@ def _log(repository: Repository, sentence: str) -> None:
     try:
         log.append(repository, sentence)
     except CkptError:
-        return  # the disk is full, perhaps: the record itself will say so
+        return  # if the disk is full, recording fails too
 
 
-# Remember which checkpoints were written here, with document and worktree.
+# Checkpoints with document and worktree.
 
 
+# In the private directory. Lines: `<id> <oid> in|from|copied <name>:<made>`.
 FILE = "written"
-"""In the private directory; a line for each checkpoint: `<id> <oid> in|from|copied <name>:<made>`."""
 
+# "in": the files were captured in that worktree. "from": the run was started, imported or adopted
+# there. "copied": a checkpoint elsewhere captured the files (a fork, or a submodule's copy).
 _IN, _FROM, _COPIED = "in", "from", "copied"
-"""The files were captured in that worktree; the run was begun, imported or adopted there; or the
-checkpoint stands for one whose files were captured here: a fork, or a copy of a submodule's."""
 
+# Search the file for at most this many ids; for more, parse all lines.
 _FEW = 64
-"""Search the file for at most this many ids; for more, parse all lines."""
 
 _COMMONDIR = "commondir"
 _LINE = 110
 
 
+# The main worktree in a line.
 MAIN = ":"
-"""What stands for the main worktree in a line."""
 
 
 def name_of(repository: Repository) -> str:
@@ -206,20 +201,20 @@ def name_of(repository: Repository) -> str:
 
 
 def made_at(repository: Repository) -> str:
-    """Return when a linked worktree was made; "" in the main one, or unknown.
+    """Return when a linked worktree was made; "" if unknown or in the main worktree.
 
-    It tells a worktree from an earlier one of the same name.
+    This distinguishes a worktree from an earlier one of the same name.
     """
     return _made_at(repository.git_dir) if repository.is_linked else ""
 
 
 def place_of(repository: Repository) -> str:
-    """Return what stands for the worktree in a line; a move does not change it."""
+    """Return the key of the worktree in a line; moving the worktree keeps it."""
     return place_in(repository.git_dir) if repository.is_linked else MAIN
 
 
 def place_in(git_dir: str) -> str:
-    """Return the same for a linked worktree, given its administrative directory."""
+    """Return the key of the linked worktree with this administrative directory."""
     return f"{os.path.basename(git_dir)}:{_made_at(git_dir)}".replace("\n", "?")
 
 
@@ -240,28 +235,29 @@ def note(
     """Append a line for each checkpoint; on a full disk, none.
 
     Args:
-        documents: id and oid of the document of each checkpoint.
-        is_apart: whether the files are not those of this worktree: a run begins at a commit.
-        flushed: whether to wait for the disk: without its line, an operation does not come back.
+        documents: id and oid of each document.
+        is_apart: whether the files are not those of this worktree, as for a run that starts at a
+            commit.
+        flushed: whether to flush to disk: an operation in progress is only restored with its line.
     """
     _note(repository, documents, _FROM if is_apart else _IN, flushed=flushed)
 
 
 def note_fork(repository: Repository, checkpoint_id: str) -> None:
-    """Note that a checkpoint has files that another checkpoint captured here."""
+    """List a checkpoint whose files another checkpoint captured here."""
     oid = _oid_of(repository, checkpoint_id)
     if oid is not None:
         _note(repository, [(checkpoint_id, oid)], _COPIED)
 
 
 def prepare(repository: Repository) -> None:
-    """Make the file to which the shell hook appends lines; without it, the hook starts Python."""
+    """Create the file for the shell hook; without it, the hook starts Python."""
     with open(os.path.join(repository.make_private_dir(), FILE), "ab", opener=premises.create):
         pass
 
 
 def copy(source: Repository, target: Repository, checkpoint_ids: Collection[str]) -> None:
-    """Append the lines that the repository has from which checkpoints were copied."""
+    """Copy the lines of copied checkpoints from their source repository."""
     lines = Roster.read(source, checkpoint_ids)
     for kind in (_FROM, _COPIED):
         names = [name for name in checkpoint_ids if lines.has_captured(name) == (kind == _COPIED)]
@@ -270,13 +266,13 @@ def copy(source: Repository, target: Repository, checkpoint_ids: Collection[str]
 
 
 def is_captured_here(repository: Repository, checkpoint_id: str) -> bool:
-    """Tell whether the files of a checkpoint were captured here, and no fetch has replaced it."""
+    """Return whether a checkpoint's files were captured here and no fetch replaced it."""
     oid, lines = _oid_of(repository, checkpoint_id), Roster.read(repository, [checkpoint_id])
     return oid is not None and lines.has(checkpoint_id, oid) and lines.has_captured(checkpoint_id)
 
 
 def replaced(checkpoint_id: str, more: str = "") -> WorktreeError:
-    """Return the error for a replaced checkpoint; `more` is another way out."""
+    """Return the error for a replaced checkpoint; `more` is appended to its hint."""
     short = checkpoint_id[: ids.SHORT]
     return WorktreeError(
         f"checkpoint {short} is not the one that was written here: a fetch has replaced its document",
@@ -288,8 +284,7 @@ class Roster:
     """The lines of checkpoints that were written here.
 
     Args:
-        repository: seen from any of its worktrees.
-        lines: by id; of an id with several lines, the last one.
+        lines: by id; for an id with several lines, the last one.
     """
 
     def __init__(self, repository: Repository, lines: Mapping[str, Written]) -> None:
@@ -318,27 +313,26 @@ class Roster:
         return line[0] if line is not None else None
 
     def has(self, checkpoint_id: str, oid: str) -> bool:
-        """Tell whether this very document was written here."""
+        """Return whether this very document was written here."""
         return self.oid(checkpoint_id) == oid
 
     def is_replaced(self, checkpoint_id: str, oid: str) -> bool:
-        """Tell whether another document was written here than the ref points to."""
+        """Return whether another document was written here than the ref points to."""
         return self.oid(checkpoint_id) not in (None, oid)
 
     def is_ours(self, entry: Recorded) -> bool:
-        """Tell whether a checkpoint was written here, or its run was adopted."""
+        """Return whether a checkpoint was written here, or its run adopted."""
         if entry.run is None:
             return self.has(entry.id, entry.oid)
-        # commits outside of runs never need it
 
         return knows(self._repository, entry.run, entry.oid)
 
     def was_captured_in(self, checkpoint_id: str, place: str) -> bool:
-        """Tell whether the files of a checkpoint were captured in a worktree."""
+        """Return whether the files of a checkpoint were captured in a worktree."""
         return self._lines.get(checkpoint_id, ("", "", ""))[1:] == (_IN, place)
 
     def has_captured(self, checkpoint_id: str) -> bool:
-        """Tell whether the files of a checkpoint were captured here, in any worktree."""
+        """Return whether the files of a checkpoint were captured here, in any worktree."""
         return self._lines.get(checkpoint_id, ("", "", ""))[1] in (_IN, _COPIED)
 
     def place(self, checkpoint_id: str) -> str | None:
@@ -347,19 +341,11 @@ class Roster:
         return line[2] if line is not None else None
 
     def ids_as_written(self, oids: Mapping[str, str]) -> set[str]:
-        """Return the ids whose refs point to the documents that were written here.
-
-        Args:
-            oids: what each ref points to, by id.
-        """
+        """Return the ids whose refs (`oids`) point to documents that were written here."""
         return {name for name, line in self._lines.items() if oids.get(name) == line[0]}
 
     def replaced(self, oids: Mapping[str, str]) -> dict[str, str]:
-        """Return, by id, the oid that was written here of each replaced checkpoint.
-
-        Args:
-            oids: what each ref points to, by id.
-        """
+        """Return, by id, the oid that was written here of each replaced checkpoint."""
         return {name: self._lines[name][0] for name, oid in oids.items() if self.is_replaced(name, oid)}
 
 
@@ -379,7 +365,7 @@ def forget_others(repository: Repository, there: Callable[[], Collection[str]]) 
     kept = {found[0]: line for found, line in parsed if found is not None and found[0] in known}
     if len(lines) <= 2 * (len(kept) + _FEW):
         return
-    from gitckpt.git.files import atomic  # seldom
+    from gitckpt.git.files import atomic  # seldom needed
 
     data = b"".join(b"\n%s" % line for line in kept.values()) + b"\n"
     try:
@@ -416,7 +402,6 @@ def _last_line(data: bytes, checkpoint_id: str) -> bytes:
 
 
 def _parsed(line: bytes) -> tuple[str, Written] | None:
-    """Return id and rest of a line; None for one that a full disk has cut off."""
     parts = os.fsdecode(line).split(" ", 3)
     if len(parts) != 4 or not ids.is_id(parts[0]) or not ids.is_oid(parts[1]):
         return None

@@ -1,6 +1,6 @@
-"""Find secrets by what stands before them: a name, a header, the marks of a private key.
+"""Find secrets in text and files, mask them, and remember which hits are settled.
 
-A plain search finds a word, and an expression of bounded length is compared with what follows.
+Most rules search for a plain word first, then match an expression of bounded length after it.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     Rule = tuple[bytes, str, str, float]
 
 
-# Find secrets by what stands before them: a name, a header, the marks of a private key.
+# Secrets by context: a name, a header, or the markers of a private key.
 
 
 _KEY_HEADER = re.compile(rb"-----BEGIN[ A-Z0-9_-]{0,60}PRIVATE KEY(?: BLOCK)?-----")
@@ -75,9 +75,9 @@ _EXAMPLE = re.compile(rb"(?i)example|placeholder|changeme|\.\.\.|xxxx")
 
 
 def find(data: bytes, text: bytes) -> Iterator[tuple[str, int, int]]:
-    r"""Yield rule, start and end of what looks like a secret, in no order.
+    r"""Yield rule, start and end of each likely secret, unordered.
 
-    In `text`, escaped line breaks (`\n` in JSON) of `data` are blanked.
+    `text` is `data` with its escaped line breaks (`\n` in JSON) blanked.
     """
     if b"PRIVATE KEY" in data:
         yield from _private_keys(data)
@@ -99,7 +99,6 @@ def find(data: bytes, text: bytes) -> Iterator[tuple[str, int, int]]:
 
 
 def _places(text: bytes, word: bytes) -> Iterator[int]:
-    """Yield where a word stands in a text."""
     at = text.find(word)
     while at >= 0:
         yield at
@@ -107,7 +106,7 @@ def _places(text: bytes, word: bytes) -> Iterator[int]:
 
 
 def _private_keys(data: bytes) -> Iterator[tuple[str, int, int]]:
-    """Yield keys from header to footer; of one that was cut off, the lines that are there."""
+    """Yield private keys from header to footer; of a truncated key, the lines present."""
     for header in _KEY_HEADER.finditer(data):
         start = header.end()
         end = data.find(b"-----", start, start + _KEY_BYTES)
@@ -119,7 +118,7 @@ def _private_keys(data: bytes) -> Iterator[tuple[str, int, int]]:
 
 
 def _authorized(text: bytes, folded: bytes, at: int) -> Iterator[tuple[str, int, int]]:
-    """Yield the value of the header `Authorization`, or of `auth` in a file of docker or npm."""
+    """Yield values of `Authorization` headers and of `auth` in docker or npm files."""
     if folded.startswith(b"authorization", at):
         found = _HEADER.match(text, at)
         if found and (_is_login if found[1] else _is_bearer)(found[2]):
@@ -131,7 +130,7 @@ def _authorized(text: bytes, folded: bytes, at: int) -> Iterator[tuple[str, int,
 
 
 def _assigned(text: bytes, folded: bytes, name: bytes, at: int) -> Iterator[tuple[str, int, int]]:
-    """Yield what is assigned to a name that says that it is secret."""
+    """Yield the values assigned to names such as "password"."""
     end = at + len(name)
     if name == b"key" and not folded.endswith(_KEYS, 0, at):
         if folded.endswith(b"client-", 0, at) and (found := _CLIENT_KEY.match(text, end)):
@@ -154,7 +153,7 @@ def _is_bearer(value: bytes) -> bool:
 
 
 def _is_login(value: bytes) -> bool:
-    """Tell whether a value is a name and a password in base64."""
+    """Return whether a value is base64 of `name:password`."""
     try:
         name, colon, password = base64.b64decode(value + b"=" * (-len(value) % 4)).partition(b":")
     except binascii.Error:
@@ -167,12 +166,12 @@ def _is_placeholder(password: bytes) -> bool:
 
 
 def entropy_of(text: bytes) -> float:
-    """Return the entropy of a text, in bits for each byte."""
+    """Return the entropy of a text in bits per byte."""
     shares = [count / len(text) for count in Counter(text).values()]
     return -sum(share * math.log2(share) for share in shares)
 
 
-# Rules for tokens that begin with letters of their own.
+# Rules for tokens with a fixed prefix. GITLEAKS: from gitleaks 8.30.1 (MIT); see docs/design.md.
 
 
 GITLEAKS = (
@@ -376,45 +375,45 @@ OTHERS = (
     ("telegram-bot-api-token", "aa", r"(?<=[0-9]{8}:)AA[\w-]{32,33}(?![\w-])", 3.0),
     ("xai-api-key", "xai-", r"\b(xai-[\w-]{64,100})(?![\w-])", 3.0),
 )
+# Name, prefixes in lower case, regular expression, least entropy in bits per character.
 RULES = GITLEAKS + OTHERS
-"""Name, beginnings of the tokens in lower case, regular expression, and least entropy in bits for each character."""
 
 
-# Find what looks like a secret in a text, fast enough to be done at each save.
+# The detector, fast enough to run at each save.
 
 
+# Files of more bytes are skipped: files that people write are smaller.
 LARGEST = 1_000_000
-"""A file with more bytes is not looked at: what people write by hand is smaller."""
 
+# Start of the replacement of a secret.
 MASK = b"[masked: "
-"""How what stands for a secret begins."""
 
 _BINARY = 8000
+# Bytes of the shortest token.
 _LEAST = 12
-"""Bytes of the shortest token."""
 
 _PUNCTUATION = b".~-"
 _WORDS = frozenset(string.ascii_letters.encode() + string.digits.encode() + b"_/+=" + _PUNCTUATION)
+# Translation table: bytes that are not part of a word become spaces.
 _SPACED = bytes(byte if byte in _WORDS else 32 for byte in range(256))
-"""What words do not have becomes a space."""
 
+# Where a token can start within a word.
 _INNER = re.compile(rb"[/+=][.~-]{0,10}([A-Za-z0-9][\w.-])")
-"""Where a token may begin within a word. It may hold these characters, too."""
 
+# Bytes of the longest prefix.
 _LONGEST = 30
-"""Bytes of the longest beginning."""
 
 _ESCAPED = re.compile(rb"\\[nrt]")
 
 
 @dataclass(frozen=True, slots=True)
 class Hit:
-    """What looks like a secret.
+    """A likely secret.
 
     Attributes:
-        rule: the name of the rule that says so.
+        rule: name of the rule that matched.
         start: offset of the first byte.
-        end: offset behind the last one.
+        end: offset after the last byte.
     """
 
     rule: str
@@ -424,7 +423,7 @@ class Hit:
 
 @functools.cache
 def _by_beginning() -> dict[bytes, list[Rule]]:
-    """Return the rules by the first two characters of their tokens, in upper and in lower case."""
+    """Return the rules by the first two characters of their prefixes, in either case."""
     found: dict[bytes, list[Rule]] = {}
     for name, beginnings, expression, entropy in RULES:
         for beginning in beginnings.encode().split():
@@ -440,7 +439,7 @@ def _compiled(expression: str) -> re.Pattern[bytes]:
 
 
 def find_detector(data: bytes) -> list[Hit]:
-    """Returns what looks like a secret in a text, in order, without overlaps."""
+    """Return likely secrets in order, without overlaps."""
     found = sorted(_all(data), key=lambda hit: (hit.start, -hit.end))
     kept: list[Hit] = []
     for hit in found:
@@ -450,7 +449,7 @@ def find_detector(data: bytes) -> list[Hit]:
 
 
 def _all(data: bytes) -> Iterator[Hit]:
-    # "\\nghp_…" in a line of JSON: the letter belongs to the line break, not to the token.
+    # "\\nghp_…" in JSON: the "n" belongs to the line break, not to the token.
     text = _ESCAPED.sub(b"  ", data) if b"\\" in data else data
     rules = _by_beginning()
     end = 0
@@ -464,9 +463,9 @@ def _all(data: bytes) -> Iterator[Hit]:
 
 
 def _beginnings(text: bytes, rules: dict[bytes, list[Rule]]) -> Iterator[tuple[int, list[Rule]]]:
-    """Yield where tokens may begin, and the rules for each, in no order.
+    """Yield where tokens may start, with the rules to try, unordered.
 
-    To split the text takes half the time of a regular expression for words; few of them are then looked for.
+    Splitting the text takes half the time of a regular expression for words.
     """
     end = 0
     for whole in [word for word in text.translate(_SPACED).split() if len(word) >= _LEAST]:
@@ -491,12 +490,10 @@ def _beginnings(text: bytes, rules: dict[bytes, list[Rule]]) -> Iterator[tuple[i
 
 
 def _candidates(word: bytes, rules: dict[bytes, list[Rule]]) -> list[Rule]:
-    """Return the rules for tokens that begin as a word does."""
     return [rule for rule in rules.get(word[:2], ()) if word[: len(rule[0])].lower() == rule[0]]
 
 
 def _token(text: bytes, start: int, candidates: list[Rule]) -> Hit | None:
-    """Return the longest token that begins at a place; None where there is none."""
     longest = None
     for _, name, expression, entropy in candidates:
         found = _compiled(expression).match(text, start)
@@ -508,7 +505,7 @@ def _token(text: bytes, start: int, candidates: list[Rule]) -> Hit | None:
 
 
 def lines(data: bytes) -> list[tuple[Hit, int, bytes]]:
-    """Returns what looks like a secret in a file, each with its line, from 1, and its bytes; nothing where it is binary."""
+    """Return the hits in a file, each with its line number and bytes; [] if binary."""
     if b"\0" in data[:_BINARY]:
         return []
     found, line, at = [], 1, 0
@@ -520,17 +517,17 @@ def lines(data: bytes) -> list[tuple[Hit, int, bytes]]:
 
 
 def masked(text: str) -> str:
-    """Returns a text with `[masked: RULE]` in place of whatever looks like a secret."""
+    """Replace each likely secret in a text by `[masked: RULE]`."""
     return masked_bytes(text.encode("utf-8", "surrogatepass")).decode("utf-8", "surrogatepass")
 
 
 def masked_bytes(data: bytes) -> bytes:
-    """Returns bytes as `masked` does."""
+    """Replace each likely secret in bytes by `[masked: RULE]`."""
     return without(data, find_detector(data))
 
 
 def without(data: bytes, hits: Sequence[Hit]) -> bytes:
-    """Returns bytes with some of what `find` has found masked."""
+    """Replace the given hits by `[masked: RULE]`."""
     if not hits:
         return data
     parts, at = [], 0
@@ -540,7 +537,7 @@ def without(data: bytes, hits: Sequence[Hit]) -> bytes:
     return b"".join([*parts, data[at:]])
 
 
-# What somebody has looked at and called no secret: by path, or by digest.
+# Hits that a user has settled as no secrets, by path or digest.
 
 
 FILE, KEY = "settled-secrets", "secret-key"
@@ -549,11 +546,7 @@ _PATH, _DIGEST = b"path ", b"digest "
 
 
 class Settled:
-    """What is settled in a repository, for all of its worktrees.
-
-    Args:
-        repository: seen from any of its worktrees.
-    """
+    """The settled hits of a repository, shared by its worktrees."""
 
     def __init__(self, repository: Repository) -> None:
         self._repository = repository
@@ -561,36 +554,29 @@ class Settled:
         self._key: bytes | None = None
 
     def digest(self, secret: bytes) -> str:
-        """Returns what stands for a secret in documents: 16 hex digits that nobody can make without the key of this clone.
+        """Return 16 hex digits that stand for a secret in documents.
 
-        So a short password cannot be guessed from what is pushed. A clone that loses its private directory settles anew, and where the key
-        cannot be kept, each process has its own.
+        The hash is keyed with a private key of this clone, so that a short password cannot be
+        guessed from a pushed document. A clone that loses its private directory has to settle its
+        hits again. If the key cannot be stored, each process uses its own.
         """
         if self._key is None:
             self._key = self._read_key()
         return hashlib.blake2b(secret, key=self._key, digest_size=_DIGEST_BYTES).hexdigest()
 
     def knows(self, path: str, digest: str) -> bool:
-        """Tells whether a hit is settled.
-
-        Args:
-            path: of the file, as in a document.
-            digest: of what was found in it.
-        """
+        """Return whether a hit, given by path and digest, is settled."""
         lines = self._read()
         return _DIGEST + digest.encode() in lines or _PATH + _escaped(path) in lines
 
     def settle(self, what: str) -> bool:
-        """Settles a file, or one secret wherever it stands.
+        """Settle a file, or one secret in any file; return whether it is new.
 
         Args:
-            what: a digest of 16 hex digits, or else the path of a file as documents have it: relative to the top of the worktree.
-
-        Returns:
-            Whether it is new.
+            what: a digest of 16 hex digits, or a path relative to the top of the worktree.
 
         Raises:
-            UsageError: it is empty.
+            UsageError: `what` is empty.
             CkptError: the file cannot be written.
         """
         if not what:
@@ -620,7 +606,7 @@ class Settled:
         path = os.path.join(self._repository.make_private_dir(), KEY)
         try:
             if os.path.lexists(path) and os.lstat(path).st_size == 0:
-                os.unlink(path)  # a power cut took what was in it, and by no key at all anybody could try passwords
+                os.unlink(path)  # emptied by a power cut; without a key, passwords could be guessed
             if not os.path.lexists(path):
                 scratch = f"{path}.{os.getpid()}.{os.urandom(4).hex()}"
                 try:
@@ -628,7 +614,7 @@ class Settled:
                         file.write(os.urandom(32))
                         file.flush()
                         os.fsync(file.fileno())
-                    os.link(scratch, path)  # whole or not at all: two that begin at once have the same key
+                    os.link(scratch, path)  # atomic: concurrent processes get the same key
                 except FileExistsError:
                     pass
                 finally:
@@ -637,11 +623,11 @@ class Settled:
             with open(path, "rb", opener=premises.create) as file:
                 return file.read(64)
         except OSError:
-            return os.urandom(32)  # a suspect keeps nobody from a checkpoint: its digest settles nothing then, and tells nothing
+            return os.urandom(32)  # a checkpoint is still possible; such a digest cannot be settled
 
 
 def is_digest(text: str) -> bool:
-    """Tells whether a text is a digest, and no path."""
+    """Return whether a text is a digest rather than a path."""
     return len(text) == 2 * _DIGEST_BYTES and not text.strip("0123456789abcdef")
 
 
@@ -649,16 +635,11 @@ def _escaped(path: str) -> bytes:
     return path.encode("utf-8", "surrogateescape").replace(b"\\", b"\\\\").replace(b"\n", b"\\n")
 
 
-# Copies of files that a run was started with, as they are stored: what looks like a secret is masked, unless it is settled.
+# Masked copies of the input files of a run.
 
 
 def unsettled(repository: Repository, data: bytes) -> list[tuple[Hit, int, str]]:
-    """Returns what looks like a secret in a file and is not settled, each with its line and digest; nothing where it is binary.
-
-    Args:
-        repository: in which hits may be settled.
-        data: the content.
-    """
+    """Return the unsettled hits of a file, each with line and digest; [] if binary."""
     hits = lines(data)
     if not hits:
         return []
@@ -668,35 +649,32 @@ def unsettled(repository: Repository, data: bytes) -> list[tuple[Hit, int, str]]
 
 
 def masked_copies(repository: Repository, data: bytes) -> bytes:
-    """Returns what is stored of a file. Args: as `unsettled`."""
+    """Mask the unsettled hits of a file."""
     return without(data, [hit for hit, *_ in unsettled(repository, data)])
 
 
 def has_masks(data: bytes) -> bool:
-    """Tells whether a copy has places that were masked."""
+    """Return whether a copy contains masked hits."""
     return MASK in data
 
 
-# Names what looks like a secret in the files of a snapshot, unless somebody has settled it.
+# Suspects in the files of a snapshot.
 
 
+# Most suspects per snapshot: a dump can contain any number.
 MOST = 1000
-"""So many are named: a dump may have any number of them."""
 
 
 def look(index: PrivateIndex, files: str, paths: Sequence[bytes], stored: Mapping[bytes, bytes] | None = None) -> tuple[Suspect, ...]:
-    """Returns what looks like a secret in files that were captured, in the order of paths and lines.
+    """Return the unsettled hits in captured files, ordered by path and line.
 
-    What is larger than `detector.LARGEST`, is no regular file, or is binary, holds nothing that would be found.
+    Files that are not regular, larger than `LARGEST`, or binary are skipped.
 
     Args:
-        index: the private index, which lists them as they were captured.
+        index: the private index that lists the files as captured.
         files: the tree of all files.
-        paths: those that are looked at, relative to the top of the worktree.
-        stored: what is stored for each of those that is a regular file; None where that is to be read.
-
-    Raises:
-        GitError: git cannot list them; DeadlinePassed: it took too long.
+        paths: of the files to search, relative to the top of the worktree.
+        stored: content of each of these that is a regular file; None to read it.
     """
     settled = None
     found = []
@@ -713,12 +691,11 @@ def look(index: PrivateIndex, files: str, paths: Sequence[bytes], stored: Mappin
 
 
 def unsettled_suspects(repository: Repository, path: bytes, places: Sequence[tuple[str, int, bytes]]) -> list[Suspect]:
-    """Return the places in one file that nobody has settled.
+    """Return the unsettled hits of one file.
 
     Args:
-        repository: in which they may be settled.
         path: of the file, as the document names it.
-        places: rule, line and bytes of each.
+        places: rule, line and bytes of each hit.
     """
     settled = Settled(repository)
     name = quoted(path)
@@ -727,7 +704,6 @@ def unsettled_suspects(repository: Repository, path: bytes, places: Sequence[tup
 
 
 def _read(index: PrivateIndex, files: str, paths: Sequence[bytes]) -> Iterator[tuple[bytes, bytes]]:
-    """Yields what is stored for each of some paths that is not too large."""
     top = os.fsencode(index.repository.worktree or "")
     small = [path for path in paths if _is_small(os.path.join(top, path))]
     return zip(small, _contents(index, files, small), strict=True)
@@ -742,8 +718,7 @@ def _is_small(path: bytes) -> bool:
 
 
 def _contents(index: PrivateIndex, files: str, paths: Sequence[bytes]) -> Iterator[bytes]:
-    """Yields what is stored for each of the paths; nothing where that is larger than the file."""
-    odd = {path for path in paths if b"\n" in path}  # a question is a line
+    odd = {path for path in paths if b"\n" in path}  # cat-file takes one name per line
     oids = {path: oid for path, _, oid, _, _ in index.entries() if path in odd} if odd else {}
     names = [oids.get(path) or f"{files}:{os.fsdecode(path)}" for path in paths]
     for stored in index.repository.cat_file.contents(names, LARGEST) if names else ():

@@ -1,4 +1,4 @@
-"""Sets a repository up: hooks, settings of git, and `gitckpt.toml`; and takes out exactly what it put in."""
+"""Install hooks, git settings and `gitckpt.toml`; uninstall exactly these."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from gitckpt.store.hooks.installation import Installation
 
 
-# Remotes that are set so that git sends them checkpoints, or replaces ours by theirs.
+# Remotes that push checkpoints, or fetch over local ones.
 
 
 _OURS = ("refs/checkpoints/", "refs/ckpt/", "refs/keep/", "refs/notes/checkpoints")
@@ -27,7 +27,7 @@ _KINDS = ("mirror", "push", "fetch")
 
 
 def inspect(repository: Repository) -> list[Finding]:
-    """Returns a finding for each remote to which a plain push sends checkpoints, or from which a fetch replaces or prunes them."""
+    """Return a finding for each remote that pushes, replaces or prunes checkpoints."""
     said = config.read(repository, r"^remote\..*\.(mirror|push|fetch)$")
     remotes: dict[str, dict[str, list[str]]] = {}
     for key, values in said.items():
@@ -58,9 +58,8 @@ def _of_remote(name: str, settings: dict[str, list[str]]) -> list[Finding]:
 
 
 def _takes(specs: list[str] | tuple[str, ...], side: int) -> bool:
-    """Tells whether refspecs lead from (0) or to (1) refs of ours, and none leaves them out."""
     kept = [spec for spec in specs if not spec.startswith("^")]
-    out = {spec[1:].rstrip("*") for spec in specs if spec.startswith("^")}
+    out = {spec[1:].rstrip("*") for spec in specs if spec.startswith("^")}  # negative refspecs
     for spec in kept:
         sides = spec.removeprefix("+").split(":")
         pattern = sides[side] if len(sides) > side else sides[0] if side == 0 else ""
@@ -71,18 +70,18 @@ def _takes(specs: list[str] | tuple[str, ...], side: int) -> bool:
     return False
 
 
-# Sets a repository up: hooks, settings of git, and `gitckpt.toml`; and takes out exactly what it put in.
+# Installation.
 
 
 def install(repository: Repository, mode: str) -> Installation:
-    """Makes git call gitckpt at each commit, and writes the file of settings. Done again, it changes only what is not as it should be.
+    """Make git call gitckpt at each commit, and write the settings file if missing.
 
     Args:
-        mode: how git calls gitckpt, as for `installation.install`.
+        mode: how git calls gitckpt; see `installation.install`.
 
     Raises:
-        UsageError: there is no such mode; nothing was changed.
-        CkptError: something cannot be written.
+        UsageError: the mode is unknown; nothing was changed.
+        CkptError: a file or the configuration cannot be written.
     """
     version = require_git()
     notes.prepare(repository)
@@ -91,14 +90,14 @@ def install(repository: Repository, mode: str) -> Installation:
     done = replace(done, advice=[*done.advice, *(f"{found.object} {found.sentence}: {found.cure}" for found in inspect(repository))])
     path = _file(repository)
     if path is None or (os.path.lexists(path) and settings.read(repository).error is not None):
-        return done  # the caller tells what is wrong with the file, which stays as it is
+        return done  # the caller reports the error in the file
     if not settings.write_template(path):
         return done
     return replace(done, changed=[*done.changed, f"wrote {path}: settings for everybody, to be committed"])
 
 
 def uninstall(repository: Repository) -> Installation:
-    """Takes out what `install` put in; checkpoints, and other people's text in hooks, stay. Errors: as `installation.uninstall`."""
+    """Remove what `install` added; checkpoints and foreign text in hooks stay."""
     removed = installation.uninstall(repository)
     path = _file(repository)
     lines = installation.lines_left(repository)

@@ -1,4 +1,4 @@
-"""The store as programs have it: the checkpoints of a repository, and all that the command line can do with them."""
+"""The public store: the checkpoints of a repository and all operations on them."""
 
 from __future__ import annotations
 
@@ -58,14 +58,14 @@ if TYPE_CHECKING:
 
 
 class Store:
-    """The checkpoints of one repository. A context manager; `close` ends its processes and writes what was put off.
+    """The checkpoints of one repository; a context manager.
 
         with Store.open() as store:
             saved = store.save("plan-complete", {"step": 3})
             store.restore(saved.id)
 
-    Threads may share it: each call does what it would do alone, and calls that record or list take turns. `close` comes after the last
-    of them, and a process that was forked opens a store of its own.
+    Threads may share a store; calls that record or list take turns. Call `close` after the last of
+    them: it ends processes and writes deferred notes. A forked process opens its own store.
     """
 
     def __init__(self, checkpoints: Checkpoints) -> None:
@@ -75,26 +75,27 @@ class Store:
 
     @classmethod
     def open(cls, path: str | os.PathLike[str] = ".", *, adapter: str = "auto", listener: Listener | None = None) -> Self:
-        """Returns the store of the repository that `path` is in.
+        """Open the store of the repository that contains `path`.
 
         Args:
-            path: a directory of a worktree, or a bare repository. `GIT_DIR` and the like count for the current directory alone: a hook has
-                them for its own repository.
-            adapter: how objects are read and written: "libgit2" is the quicker one for many calls and takes 80 ms to import; "plumbing" is
-                git's own processes; "auto" is libgit2 wherever it can open the repository.
-            listener: who is told what is done unasked, asked whether `gitckpt.toml` may loosen what is built in, and shown how far long
-                work has come; by default nobody, and nothing is loosened that was not allowed.
+            path: a directory in a worktree, or a bare repository. Variables such as `GIT_DIR` are
+                used for the current directory only: a hook has them for its own repository.
+            adapter: how objects are read and written. "libgit2" is faster for many calls and takes
+                80 ms to import; "plumbing" runs git; "auto" is libgit2 if it can open the
+                repository.
+            listener: receives messages about unrequested actions and ignored settings, and the
+                progress of long operations; by default none.
 
         Raises:
-            RepositoryError: there is none, git refuses it, or git is too old; or it is a bare one
-                in the worktree of another, which only `GIT_DIR` opens.
-            UsageError: it is no path, there is no such adapter, or `listener` is no `Listener`.
+            RepositoryError: there is no repository, git refuses it, git is too old, or it is a bare
+                repository inside another worktree, which only `GIT_DIR` opens.
+            UsageError: an argument has the wrong type, or the adapter is unknown.
         """
         require_path("path", path, as_text=True)
         require_text("adapter", adapter)
         require("listener", listener, (Listener, NoneType), "a Listener")
         place = os.fspath(path)
-        # With them, a program that a hook starts would take the files of another repository for those of the hook's.
+        # With these variables, a program started by a hook would open the hook's repository instead.
         repository = open_repository(place, by_variables=not os.path.exists(place) or os.path.samefile(place, os.curdir))
         return cls(Checkpoints(repository, adapter=adapter, listener=listener))
 
@@ -105,33 +106,34 @@ class Store:
         self.close()
 
     def close(self) -> None:
-        """Writes the links that were put off, and lets go of processes and files.
+        """Write deferred notes, end processes and close files.
 
-        Links are derived: where they cannot be written, the log says so, and the checkpoints themselves are safe.
+        Notes are derived data: if they cannot be written, the log says so, and no checkpoint is
+        lost.
         """
         self._checkpoints.close()
 
     @property
     def worktree(self) -> str | None:
-        """The top of the worktree that checkpoints are recorded in; None in a bare repository."""
+        """The top of the worktree in which checkpoints are recorded; None if bare."""
         return self._checkpoints.repository.worktree
 
     @property
     def run(self) -> str | None:
-        """The run whose worktree that is; None for any other worktree."""
+        """The run that this worktree belongs to; None for any other worktree."""
         from gitckpt.store.worktrees import ownership
 
         owner = ownership.owner(self._checkpoints.repository)
         return owner.run if owner is not None else None
 
     def capture(self, limits: Limits | None = None) -> Worktree:
-        """Captures the files of the worktree for `record`.
+        """Capture the files of the worktree, for `record`.
 
         Args:
-            limits: what is left out, and how long it may take; by default as the settings say, and as long as it takes.
+            limits: what to leave out, and the timeout; by default the settings, without timeout.
 
         Returns:
-            What `record` takes; it says what was left out, and is `degraded` where there was not enough time.
+            The captured worktree. It names what was left out, and is `degraded` after a timeout.
 
         Raises:
             WorktreeError, UsageError: there is no worktree here, or git cannot read it.
@@ -149,34 +151,38 @@ class Store:
         base: str | None = None,
         **details: Unpack[Details],
     ) -> Checkpoint:
-        """Records a checkpoint; when this returns, it is on the disk.
+        """Record a checkpoint; when this returns, it is on disk.
 
         Args:
-            label: `{phase}-{status}`, such as "research-failed", or a phase, which is complete then: "add-login" is "add-login-complete".
-            state: any JSON values, bytes, dates and times by name; None stands for the state of the run's newest checkpoint.
-            worktree: what `capture` returned; None if the linked commit stands for the files.
+            label: `{phase}-{status}`, such as "research-failed"; a phase alone is complete:
+                "add-login" means "add-login-complete".
+            state: JSON values, bytes, dates and times by name; None keeps the state of the run's
+                newest checkpoint.
+            worktree: what `capture` returned; None if the files are those of the linked commit.
             start: name of a run to start with this checkpoint, instead of `run`.
-            key: the caller's own name for that run, by which `run_of` finds it again: no two runs have the same.
-            base: rev or full oid of the commit to link, instead of HEAD's; "" for none, as before the first commit.
-            details: more keys of the document: `run` (the id of the run that it extends), `trigger`, `message` (one line, of at most
-                1,000 characters), `agent`, `errors`, `progress`, `id` (a fresh UUID version 4, where the caller has to know it
-                before), `pipeline`, `attempt`, `forked_from`, `rewound_to`.
+            key: unique key of that run, chosen by the caller; `run_of` finds the run by it.
+            base: rev or full oid of the commit to link, instead of HEAD; "" for none, as before the
+                first commit.
+            details: more keys of the document: `run` (id of the run to extend), `trigger`,
+                `message` (one line of at most 1,000 characters), `agent`, `errors`, `progress`,
+                `id` (a new UUID version 4, if the caller must know it in advance), `pipeline`,
+                `attempt`, `forked_from`, `rewound_to`.
 
         Returns:
-            The checkpoint, with the state that was written; one that was carried on is left out.
+            The checkpoint with the written state; a state kept from before is left out.
 
         Raises:
-            UsageError: the label or the message is none, the id is taken, or a document may not hold a value.
-            StateError: the state cannot be stored losslessly; the value's path is named.
-            NotFoundError: there is no such run, or no such rev.
+            UsageError: label or message is invalid, the id is taken, or a value is not allowed.
+            StateError: the state cannot be stored losslessly; the error names the value's path.
+            NotFoundError: the run or rev does not exist.
             RunExists: a run with that key exists; the error names it.
-            LeaseLost: this program was started by a phase of `run`, and somebody else drives that by now.
-            BusyError: somebody holds a lock, or other writers kept being faster.
-            CkptError: the objects or refs could not be written; nothing was recorded.
+            LeaseLost: a phase of `run` started this program, and another driver has the run now.
+            BusyError: a lock is held, or other writers were faster each time.
+            CkptError: objects or refs could not be written; nothing was recorded.
         """
         checkpoints, guard = self._checkpoints, self._guard(details)
         if isinstance(base, str) and base != "":
-            # Of a full oid git is asked by the process that is there anyway. It may be that of a tag, which no history can go on with.
+            # The running cat-file process checks a full oid. The oid of a tag must be peeled to a commit.
             found = checkpoints.repository.cat_file.info(base) if ids.is_oid(base) else None
             if found is None or found[1] != "commit":
                 base = checkpoints.repository.commit_or_unborn(base)
@@ -192,57 +198,59 @@ class Store:
         key: str | None = None,
         **details: Unpack[Details],
     ) -> Checkpoint:
-        """Captures the files and records a checkpoint with them: `capture` and `record` in one.
+        """Capture the files and record a checkpoint with them.
 
-        It is safe against a `gc --prune=now` and against a HEAD that moves in between.
-
-        Args, returns and errors: as these two.
+        This is `capture` and `record` in one, safe against a concurrent `gc --prune=now` and
+        against a HEAD that moves in between. Arguments, result and errors are those of both.
 
         Raises:
-            BusyError: HEAD moved, or objects of the snapshot vanished, each time.
-            WorktreeError: an object is damaged, and no file has its content; as `capture`.
+            BusyError: HEAD moved, or objects of the snapshot vanished, at each attempt.
+            WorktreeError: an object is damaged and no file has its content; or as `capture`.
         """
         return self._checkpoints.save(label, state, limits=_limits(limits), start=start, key=key, guard=self._guard(details), **details)
 
     def read(self, checkpoint_id: str) -> Checkpoint:
-        """Returns a checkpoint with its state.
+        """Return a checkpoint with its state.
 
         Args:
-            checkpoint_id: its full id.
+            checkpoint_id: the full id.
 
         Raises:
-            NotFoundError: there is none.
-            InvalidCheckpoint: its ref does not hold a valid document.
+            NotFoundError: it does not exist.
+            InvalidCheckpoint: its ref does not point to a valid document.
         """
         return self._checkpoints.read(checkpoint_id)
 
     def raw(self, checkpoint_id: str) -> bytes:
-        """Returns the document of a checkpoint as it is stored. Errors: as `read`."""
+        """Return the document of a checkpoint as stored; errors as `read`."""
         return self._checkpoints.raw(checkpoint_id)
 
     def find(self, text: str) -> str:
-        """Returns the id of the checkpoint that a person means.
+        """Resolve a name to the id of a checkpoint.
 
         Args:
-            text: an id or a prefix of four or more characters; a run id or a prefix of it (its newest checkpoint); "latest" (the newest
-                of this worktree, in that of a run of the run); "latest:any" (the newest of the repository); or a rev (the newest
-                checkpoint linked to that commit, of this worktree where it has one).
+            text: an id or a prefix of at least four characters; a run id or prefix (its newest
+                checkpoint); "latest" (the newest of this worktree or, in a run's worktree, of the
+                run); "latest:any" (the newest of the repository); or a rev (the newest checkpoint
+                linked to that commit, preferably of this worktree).
 
         Raises:
-            UsageError, NotFoundError: it is empty; or nothing goes by it, and the hint names what is close.
-            AmbiguousError: several things do; they are listed.
+            UsageError: `text` is empty.
+            NotFoundError: nothing matches; the hint names similar ids.
+            AmbiguousError: several ids match; the error lists them.
         """
         return self._checkpoints.find(text)
 
     def list(self, query: Query | None = None) -> Sequence[Entry]:
-        """Returns the checkpoints that meet a query, all by default, newest first; their states are not read."""
+        """List the checkpoints that match a query, newest first, without states."""
         return self._checkpoints.list(query)
 
     def links(self, commit: str) -> Sequence[Entry]:
-        """Returns the checkpoints linked to a commit, newest first: those its note lists, and those that name it themselves.
+        """List the checkpoints linked to a commit by its note or their document.
 
         Args:
-            commit: a rev; or a full oid, also of a commit that is gone; or "" for what was recorded before the first commit.
+            commit: a rev; the full oid of a commit, even if it is gone; or "" for the checkpoints
+                before the first commit.
 
         Raises:
             NotFoundError: there is no such rev.
@@ -256,10 +264,12 @@ class Store:
             return self._checkpoints.links(commit)
 
     def changed_files(self, entries: Sequence[Entry]) -> Mapping[str, int]:
-        """Returns how many files differ from the linked commit, by id, for those entries whose files were captured and are still there.
+        """Return, by id, how many files differ from the linked commit.
+
+        Entries whose files were not captured or are gone are left out.
 
         Raises:
-            UsageError: it is no list of entries.
+            UsageError: `entries` is not a list of entries.
         """
         from gitckpt.store.records import finder
         from gitckpt.store.records.entry import Entry
@@ -268,17 +278,17 @@ class Store:
         return finder.count(self._checkpoints.repository, self._checkpoints.index, instances("entries", entries, Entry, "an Entry"))
 
     def problems(self) -> Sequence[Problem]:
-        """Returns the refs of ours below `refs/checkpoints/` that are no valid checkpoints."""
+        """List the refs below `refs/checkpoints/` that are not valid checkpoints."""
         return self._checkpoints.problems()
 
     def replaced(self, entries: Sequence[Entry]) -> Mapping[str, str]:
-        """Return, by id, the oid that was written here of each replaced checkpoint.
+        """Return, by id, the original oid of each checkpoint that a fetch has replaced.
 
         Args:
             entries: the checkpoints as `list` returns them.
 
         Raises:
-            UsageError: it is no list of entries.
+            UsageError: `entries` is not a list of entries.
         """
         from gitckpt.store.records.entry import Entry
         from gitckpt.store.roster import Roster
@@ -288,22 +298,28 @@ class Store:
         return Roster.read(self._checkpoints.repository, oids).replaced(oids)
 
     def resume(self, checkpoint: Checkpoint | str, directory: str | os.PathLike[str] | None = None) -> Opened:
-        """Returns the worktree of a checkpoint, made with its files if it is not there. To go on with a run: `Run.resume`.
+        """Return the worktree of a checkpoint, created with its files if missing.
+
+        To continue a run, use `Run.resume`.
 
         Args:
-            checkpoint: a checkpoint, or its full id.
-            directory: the worktree's path; by default one named after run or checkpoint, where the settings say.
+            checkpoint: a checkpoint or its full id.
+            directory: path of the worktree; by default named after run or checkpoint, where the
+                settings say.
 
         Raises:
-            UsageError: the directory is no path.
-            WorktreeError: the directory is in the way, something is missing, or what came back is not what was captured.
+            UsageError: the directory is not a path.
+            WorktreeError: the directory exists, something is missing, or the restored files differ
+                from the captured ones.
         """
         from gitckpt.store.worktrees import resumption
 
         return resumption.resume(self._checkpoints, self._given(checkpoint), directory)
 
     def worktrees_made_from(self, checkpoint_ids: Collection[str]) -> Mapping[str, str]:
-        """Returns which worktrees `resume` made from checkpoints, rather than for a run: id by path. They stay when these are removed.
+        """Return, by path, the checkpoint from which `resume` made each worktree.
+
+        Worktrees of runs are left out. The worktrees stay when their checkpoints are removed.
 
         Args:
             checkpoint_ids: full ids.
@@ -313,46 +329,44 @@ class Store:
         return dict(ownership.made_from(self._checkpoints.repository, strings("checkpoint_ids", checkpoint_ids)))
 
     def rewritten(self) -> Sequence[Entry]:
-        """Returns the checkpoints of commits that `git filter-repo` has rewritten.
+        """List the checkpoints of commits that `git filter-repo` has rewritten.
 
-        They may hold what was to be purged.
+        They may contain the data that was to be purged.
         """
         return self._checkpoints.rewritten()
 
     def remove(self, checkpoint_ids: Collection[str]) -> int:
-        """Removes checkpoints by name: their links, refs, and run heads that point to them.
+        """Remove checkpoints with their links and refs, and move the heads of their runs.
 
         Args:
-            checkpoint_ids: full ids; those of refs that are no valid checkpoints are accepted too.
+            checkpoint_ids: full ids, also of refs that are not valid checkpoints.
 
         Returns:
-            How many checkpoint refs are gone.
+            The number of checkpoint refs that were deleted.
 
         Raises:
-            NotFoundError: one of them is no full id; nothing was removed.
-            BusyError: a ref moved meanwhile, or a lock is held; what was removed until then stays removed, the rest is whole.
+            NotFoundError: an id is not a full id; nothing was removed.
+            BusyError: a ref moved, or a lock is held; some checkpoints may be gone, the others are
+                complete.
         """
         for checkpoint_id in strings("checkpoint_ids", checkpoint_ids):
             ids.require_id(checkpoint_id)
         return self._checkpoints.remove(checkpoint_ids)
 
     def _guard(self, details: Details) -> Guard | None:
-        """Returns what binds a call to the lease of the driver that started this program, where one did."""
         from gitckpt.store.records.draft import require_known
 
-        require_known(details)  # here, as some are arguments for the rooms
+        require_known(details)  # checked here, because `Checkpoints` accepts more arguments
         return self._checkpoints.bound(details.get("run"))
 
     # Runs
 
     def find_run(self, text: str) -> str:
-        """Returns the id of the run that a person means.
-
-        Args:
-            text: the id, or a prefix of it.
+        """Resolve a run id or a prefix of it.
 
         Raises:
-            NotFoundError, AmbiguousError: none goes by it, or several do.
+            NotFoundError: no run matches.
+            AmbiguousError: several runs match.
         """
         from gitckpt.store.records import finder
 
@@ -360,37 +374,37 @@ class Store:
         return finder.find_run(text, self._checkpoints.index)
 
     def run_named(self, text: str) -> str | None:
-        """Returns the id of the run that a person means who may mean a checkpoint as well; None where it is no run's, nor a prefix of one.
+        """Resolve a run id or prefix, or return None if the text names no run.
 
         Args:
-            text: what `find` takes.
+            text: as for `find`, which may also name a checkpoint.
 
         Raises:
-            AmbiguousError: several checkpoints or runs go by it; they are listed.
+            AmbiguousError: several checkpoints or runs match; the error lists them.
         """
         from gitckpt.store.records import finder
 
         return finder.named_run(text, self._checkpoints.repository, self._checkpoints.index)
 
     def newest(self, run: str) -> Checkpoint:
-        """Returns the newest checkpoint of a run, that of a hook which was still at work when the driver died included.
+        """Return the newest checkpoint of a run.
 
-        Args:
-            run: its id.
+        That includes one that a hook was still recording when the driver died.
 
         Raises:
             NotFoundError: there is no such run.
-            InvalidCheckpoint: it is no valid document.
+            InvalidCheckpoint: the document is invalid.
         """
         return self._checkpoints.heads.catch_up(require_run_id(run))
 
     def is_ours(self, checkpoint: Checkpoint | str) -> bool:
-        """Tells whether a checkpoint was written here, or adopted: what was fetched drives nothing before somebody has said `trust`.
+        """Return whether a checkpoint was written in this clone or adopted.
 
-        Outside of runs that is so of all that bring nothing along that drives a run.
+        Fetched checkpoints drive nothing until they are trusted. Outside of runs, a checkpoint that
+        contains nothing to drive a run counts as well.
 
         Args:
-            checkpoint: a checkpoint, or its full id.
+            checkpoint: a checkpoint or its full id.
 
         Raises:
             NotFoundError, InvalidCheckpoint: as `read`.
@@ -400,38 +414,35 @@ class Store:
         return trust.is_ours(self._checkpoints, self._given(checkpoint))
 
     def runs(self) -> Sequence[RunInfo]:
-        """Returns what has become of each run, the one with the newest checkpoint first."""
+        """List all runs with their status, the one with the newest checkpoint first."""
         from gitckpt.store.runs import summary
 
         return summary.summaries(self._checkpoints)
 
     def unfinished_runs(self) -> Sequence[RunInfo]:
-        """Return the unfinished runs of this worktree, the newest checkpoint first.
+        """List the unfinished runs of this worktree, newest checkpoint first.
 
-        Each was started in this worktree, or has it. None is complete, or driven by anybody.
+        Each was started in this worktree, or this worktree belongs to it. None has a live driver.
         """
         from gitckpt.store.runs import summary
 
         return summary.unfinished(self._checkpoints)
 
     def made_elsewhere(self, names: Iterable[str]) -> Mapping[str, str]:
-        """Return which checkpoints and runs other worktrees made: the worktree by id.
+        """Return, by id, the other worktree that made each checkpoint or run.
 
         Args:
-            names: full ids. What was fetched, or replaced by a fetch, is of no worktree here.
+            names: full ids. Those that were fetched, or replaced by a fetch, have no worktree here.
 
         Raises:
-            UsageError: it is no list of strings.
+            UsageError: `names` is not a list of strings.
         """
         from gitckpt.store.runs import summary
 
         return summary.made_elsewhere(self._checkpoints, strings("names", names))
 
     def history(self, run: str) -> History:
-        """Returns one run, phase by phase.
-
-        Args:
-            run: its id.
+        """Return one run, phase by phase.
 
         Raises:
             NotFoundError: there is no such run.
@@ -441,23 +452,23 @@ class Store:
         return summary.read(self._checkpoints, run)
 
     def cancel(self, run: str, *, wait: float = 30.0) -> bool:
-        """Stops whoever drives a run, and waits for their end, as `git ckpt cancel` does. The run can be resumed.
+        """Stop the driver of a run and wait for its end. The run can be resumed.
 
-        A driver in another process of this machine gets SIGTERM: `git ckpt run` ends its phase, and records it as failed; a program that
-        does not handle the signal ends there, and its run has crashed. A driver elsewhere, or in this very process, stops when it next
-        looks: with `Run.check`, `Run.wait` or a milestone; in this process that is not waited for.
+        A driver in another process of this machine gets SIGTERM: `git ckpt run` ends its phase and
+        records it as failed; a program without a handler dies, and its run has crashed. A driver
+        elsewhere or in this process stops at its next `Run.check`, `Run.wait` or milestone; this
+        process is not waited for.
 
         Args:
-            run: its id.
-            wait: how long their end is waited for, in seconds; 0 only asks: nobody is signalled, and they stop when they next look.
+            wait: seconds to wait for the end; 0 only asks, without a signal.
 
         Returns:
-            Whether somebody drove it.
+            Whether the run had a driver.
 
         Raises:
-            UsageError: it is no run id, or `wait` is no number from 0 on.
-            BusyError: the lease changed each time it was about to be written.
-            CkptError: they were asked to stop, and have not in that time, or are stalled, and will when they go on.
+            UsageError: the run id or `wait` is invalid.
+            BusyError: the lease changed each time before it could be written.
+            CkptError: the driver was asked, but is stalled or has not stopped in time.
         """
         from gitckpt.store.leases import cancellation
 
@@ -466,18 +477,18 @@ class Store:
         return cancellation.cancel(inside.leases, require_run_id(run), wait=wait, tell=inside.announce)
 
     def take_over(self, run: str, *, holder: str = "a program") -> None:
-        """Takes a run from a driver that is stalled, for whoever goes on with it next: that driver can write nothing more.
+        """Take a run from a stalled driver, which can then write nothing more.
 
-        What it had started is ended by the next `Run.resume`, which does both with its own `take_over`.
+        The next `Run.resume` ends what that driver had started. `Run.resume` with its own
+        `take_over` does both.
 
         Args:
-            run: its id.
-            holder: who takes it over, for people.
+            holder: who takes it over, shown to people.
 
         Raises:
-            UsageError: it is no run id, or `holder` is no string.
+            UsageError: the run id is invalid, or `holder` is not a string.
             NotFoundError: there is no such run.
-            LeaseHeld: somebody drives it who is not stalled.
+            LeaseHeld: a driver that is not stalled has it.
             BusyError: the lease could not be written.
         """
         require_text("holder", holder)
@@ -486,34 +497,37 @@ class Store:
         inside.leases.acquire(run, holder, take_over=True).release()
 
     def run_of(self, key: str) -> str | None:
-        """Returns the id of the run that was started with a key; None where there is none, or not any more. Errors: as `keys.Claim`."""
+        """Return the run that was started with a key; None if it does not exist.
+
+        Raises:
+            UsageError: the key is blank or too long.
+            InvalidCheckpoint: the ref of the key is damaged.
+        """
         return self._checkpoints.claim(key).run()
 
     def latest_resumable(self) -> Checkpoint | None:
-        """Returns the checkpoint to go on with; None where there is none.
+        """Return the checkpoint to continue from, or None.
 
-        It is the newest one of the newest of `unfinished_runs`; or, where that is newer, the newest of a phase that was recorded in this
-        worktree outside of runs, as a script does with `git ckpt save --phase research-failed`.
+        It is the newest checkpoint of the newest of `unfinished_runs`; or, if newer, the newest
+        checkpoint of a phase outside of runs in this worktree, as from `git ckpt save --phase
+        research-failed`.
         """
         from gitckpt.store.runs import summary
 
         return summary.latest_resumable(self._checkpoints)
 
     def remove_run(self, run: str) -> int:
-        """Removes a run as a whole, whatever has become of it: its checkpoints, worktree, lease and files.
-
-        Args:
-            run: its id.
+        """Remove a run with its checkpoints, worktree, lease and files.
 
         Returns:
-            How many checkpoints went with it.
+            The number of removed checkpoints.
 
         Raises:
             NotFoundError: there is no such run.
-            LeaseHeld: somebody who is alive drives it.
-            WorktreeError: its worktree holds what no checkpoint does, or cannot be removed; the run stays.
+            LeaseHeld: a live process drives it.
+            WorktreeError: its worktree has uncaptured changes or cannot be removed; the run stays.
             UsageError: an unfinished run refers to it; it stays.
-            BusyError: as `remove`; the run may be without its worktree then, and goes with the next call.
+            BusyError: as `remove`; the worktree may be gone already, call again for the rest.
         """
         from gitckpt.store.retention import expiry
 
@@ -531,24 +545,26 @@ class Store:
         announce: Callable[[Sequence[str]], None] = lambda _: None,
         trust: bool = False,
     ) -> Restored:
-        """Puts the files of a checkpoint into this worktree, after a checkpoint of what is here; HEAD stays.
+        """Restore a checkpoint's files into this worktree, after a safety checkpoint.
 
-        What was taken back until now with `undo` is out of reach of `redo` then.
+        HEAD stays. After a restore, `redo` cannot reach earlier undone steps any more.
 
         Args:
-            checkpoint: a checkpoint, or its full id.
-            paths: only these, from the top of the worktree, which is "."; by default all, with what is staged and an operation in progress.
-            index: whether the entries of `paths` in the index come back, too; without `paths` they always do.
-            dry_run: whether to say only what would change.
-            announce: is told, before anything is changed, what a person should know, a sentence each: that the
-                checkpoint is of another commit or branch than HEAD, or in the middle of an operation (`apart` of the
-                result), and what else `remarks` has. Not called where there is nothing to say.
-            trust: whether a checkpoint whose document a fetch has replaced may be restored.
+            checkpoint: a checkpoint or its full id.
+            paths: restore only these, relative to the top of the worktree ("."); by default all
+                files with the index and an operation in progress.
+            index: whether to restore the index entries of `paths` too; without `paths` they always
+                are.
+            dry_run: whether to only report the changes.
+            announce: called with warnings, one sentence each, before anything is changed: that
+                commit or branch differ from HEAD, or an operation is in progress (`apart` of the
+                result), and `remarks`. Not called without warnings.
+            trust: whether to restore a checkpoint whose document a fetch has replaced.
 
         Raises:
-            NotFoundError: one of the paths is neither here nor in the checkpoint.
+            NotFoundError: a path is neither here nor in the checkpoint.
             WorktreeError: something is in the way or missing; nothing was changed.
-            UsageError: `paths` is no list of paths, or an empty one, or one of them is empty: who names none does not mean all.
+            UsageError: `paths` is not a list of paths, is empty, or contains an empty path.
         """
         from gitckpt.store.restore import restorer
 
@@ -566,16 +582,16 @@ class Store:
         )
 
     def undo(self, *, dry_run: bool = False, announce: Callable[[Sequence[str]], None] = lambda _: None) -> Restored:
-        """Takes the newest `restore` in this worktree back; called again, the one before it, up to the first.
+        """Undo the newest `restore` in this worktree; repeat to undo earlier ones.
 
-        What is here now is in a checkpoint first, with all that was edited since; `redo` brings it back.
+        The present files are saved in a checkpoint first; `redo` restores them.
 
         Args:
-            dry_run: whether to say only what would change.
+            dry_run: whether to only report the changes.
             announce: as for `restore`.
 
         Raises:
-            NotFoundError: there is nothing to take back.
+            NotFoundError: there is nothing to undo.
             WorktreeError: as `restore`.
         """
         from gitckpt.store.restore import restorer
@@ -584,16 +600,16 @@ class Store:
         return restorer.undo(self._checkpoints, dry_run=dry_run, announce=announce)
 
     def redo(self, *, dry_run: bool = False, announce: Callable[[Sequence[str]], None] = lambda _: None) -> Restored:
-        """Brings back what was here before the newest `undo`; called again, what was here before the one that preceded it.
+        """Redo the newest `undo` in this worktree; repeat to redo earlier ones.
 
-        What is here now is in a checkpoint first; `undo` brings it back.
+        The present files are saved in a checkpoint first; `undo` restores them.
 
         Args:
-            dry_run: whether to say only what would change.
+            dry_run: whether to only report the changes.
             announce: as for `restore`.
 
         Raises:
-            NotFoundError: nothing was taken back since the newest `restore`.
+            NotFoundError: nothing was undone since the newest `restore`.
             WorktreeError: as `restore`.
         """
         from gitckpt.store.restore import restorer
@@ -602,15 +618,15 @@ class Store:
         return restorer.redo(self._checkpoints, dry_run=dry_run, announce=announce)
 
     def undo_steps(self) -> Sequence[UndoStep]:
-        """Returns what `undo` and `redo` can do in this worktree: the steps back, then those forward, each time the next one first."""
+        """List the steps of `undo` in this worktree, then those of `redo`, next first."""
         from gitckpt.store.restore import undo
 
         return undo.steps(self._checkpoints)
 
     def is_cut_off(self) -> bool:
-        """Tells whether the newest restore, `undo` or `redo` in this worktree never came to its end: some files may be of either side.
+        """Return whether the newest restore, `undo` or `redo` here was interrupted.
 
-        To take that step back, or to do it again, brings all of them to one side.
+        Files may then be from either side. To undo or repeat that step makes them consistent.
         """
         from gitckpt.store.restore import undo
 
@@ -619,25 +635,25 @@ class Store:
     def diff(
         self, before: Checkpoint | str, after: Checkpoint | str | None = None, *, paths: Sequence[_Path] = (), options: Sequence[str] = ()
     ) -> bytes:
-        """Returns git's own diff of the files of two checkpoints, or of one and this worktree.
+        """Return git's diff between two checkpoints, or a checkpoint and this worktree.
 
         Args:
-            before: a checkpoint, or its full id.
-            after: another one; None for the files as they are in this worktree now.
-            paths: patterns of git's to look at only, which count from the current directory where there is a worktree.
+            before: a checkpoint or its full id.
+            after: another one; None for the present files of this worktree.
+            paths: pathspecs, relative to the current directory in a worktree.
             options: more options of `git diff`, such as "--stat".
 
         Raises:
-            NotFoundError, InvalidCheckpoint: as `read`; or no file of either side matches one of the paths.
-            WorktreeError: files are missing, or there is no worktree here to compare with.
-            UsageError: `paths` is no list of paths, or `options` none of strings.
+            NotFoundError, InvalidCheckpoint: as `read`; or a path matches no file of either side.
+            WorktreeError: files are missing, or there is no worktree to compare with.
+            UsageError: `paths` is not a list of paths, or `options` is not a list of strings.
         """
         from gitckpt.store.snapshot import comparison, manifest
 
         repository = self._checkpoints.repository
         paths = paths_of(paths)
         first, second = self._given(before), None if after is None else self._given(after)
-        # First what may be missing: a capture of the same files would write it anew.
+        # First check for missing objects: a capture of the same files would write them again.
         manifest.files_of(repository, first)
         here = self._current() if second is None else (second.tree, second.git_sha)
         old, new = comparison.comparable(repository, self._checkpoints.objects, (first.tree, first.git_sha), here)
@@ -646,10 +662,10 @@ class Store:
         return self._compared(old, new, paths, options)
 
     def diff_commit(self, checkpoint: Checkpoint | str, *, paths: Sequence[_Path] = (), options: Sequence[str] = ()) -> bytes:
-        """Returns git's own diff of the commit that a checkpoint is linked to, and its files: what `git ckpt show` counts.
+        """Return git's diff between a checkpoint's linked commit and its files.
 
         Args:
-            checkpoint: a checkpoint, or its full id.
+            checkpoint: a checkpoint or its full id.
             paths: as for `diff`.
             options: as for `diff`.
 
@@ -665,7 +681,7 @@ class Store:
         return self._compared(base, manifest.files_of(repository, given), paths_of(paths), options)
 
     def _require_matches(self, trees: Sequence[str], paths: Sequence[_Path], where: str) -> None:
-        """Raise `NotFoundError` where a pattern matches no file of some trees: a mistyped path would look like one without changes."""
+        """Raise `NotFoundError` if a pattern matches no file: it may be a typo."""
         repository = self._checkpoints.repository
         nothing = object_id("tree", b"", repository.object_format)
         unmatched = [path for path in paths if not any(self._compared(nothing, tree, [path], ["--name-only"]) for tree in trees)]
@@ -678,7 +694,7 @@ class Store:
         repository = self._checkpoints.repository
         try:
             place = ["-C", os.getcwd()] if repository.worktree else []
-        except FileNotFoundError:  # it is gone: they count from the top
+        except FileNotFoundError:  # deleted: paths are relative to the top
             place = []
         patterns = [os.fsdecode(path) for path in paths]
         options = words("options", options)
@@ -693,18 +709,21 @@ class Store:
             ) from None
 
     def file(self, checkpoint: Checkpoint | str, path: _Path, *, beside: bool = False) -> bytes:
-        """Returns the content of a file of a checkpoint: as git stores it; or byte for byte, where git would write that otherwise.
+        """Return the content of a file of a checkpoint.
+
+        It is the content as git stores it, or the raw bytes if git would change them on checkout.
+        For a symbolic link it is the target.
 
         Args:
-            checkpoint: a checkpoint, or its full id.
-            path: of the file, from the top of the worktree; of a link, where that leads to is its content.
-            beside: whether it is one of those that the run keeps beside its worktree, as `beside` names it.
+            checkpoint: a checkpoint or its full id.
+            path: of the file, relative to the top of the worktree.
+            beside: whether `path` is one of the run's files that `beside` lists.
 
         Raises:
-            NotFoundError: the checkpoint has no such file; or as `read`.
+            NotFoundError: the checkpoint or the file does not exist.
             InvalidCheckpoint: as `read`.
-            WorktreeError: its files are missing.
-            UsageError: it is no path.
+            WorktreeError: the files of the checkpoint are missing.
+            UsageError: `path` is not a path.
         """
         from gitckpt.store.restore import restorer
 
@@ -712,54 +731,57 @@ class Store:
         return restorer.content(self._checkpoints.repository, self._given(checkpoint), os.fsencode(path), beside=beside)
 
     def beside(self, checkpoint: Checkpoint | str) -> Sequence[str]:
-        """Returns the names of the files that a run kept beside its worktree: its inputs, and what its phases put out.
+        """List the files that a run keeps beside its worktree: inputs and phase outputs.
 
         Args:
-            checkpoint: a checkpoint, or its full id.
+            checkpoint: a checkpoint or its full id.
 
         Raises:
             NotFoundError, InvalidCheckpoint: as `read`.
-            WorktreeError: there are more than anybody lists.
+            WorktreeError: there are too many to list.
         """
         from gitckpt.store.runs import run_files
 
         return run_files.names(self._checkpoints.repository, self._given(checkpoint).tree)
 
     def masked(self, checkpoint: Checkpoint | str) -> Sequence[str]:
-        """Returns the names of those among the files that `beside` names in which what looked like a secret was masked.
+        """List the files of `beside` in which likely secrets were masked.
 
-        Args and errors: as `beside`.
+        Args:
+            checkpoint: a checkpoint or its full id.
+
+        Raises:
+            CkptError: as `beside`.
         """
         from gitckpt.store.runs import run_files
 
         return run_files.masked(self._checkpoints.repository, self._given(checkpoint).tree)
 
     def extras(self, checkpoint: Checkpoint | str) -> Extras:
-        """Returns what the snapshot of a checkpoint has that a tree of git's cannot hold.
+        """Return the parts of a snapshot that a git tree cannot represent.
 
         Args:
-            checkpoint: a checkpoint, or its full id.
+            checkpoint: a checkpoint or its full id.
 
         Raises:
             NotFoundError, InvalidCheckpoint: as `read`.
-            WorktreeError: an object of the snapshot is missing or damaged, or there are more paths than anybody lists.
+            WorktreeError: an object is missing or damaged, or there are too many paths to list.
         """
         from gitckpt.store.restore import restorer
 
         return restorer.extras(self._checkpoints.repository, self._checkpoints.objects, self._given(checkpoint))
 
     def _current(self) -> tuple[str | None, str]:
-        """Returns the snapshot of this worktree as it is now, and its commit."""
         inside = self._checkpoints
         if inside.repository.worktree is None:
             raise WorktreeError("there is no worktree here to compare with", hint="compare two checkpoints: git ckpt diff ID ID")
         return inside.capture(with_submodules=False).tree, inside.objects.head()[0]
 
     def diff_states(self, before: Checkpoint | str, after: Checkpoint | str) -> Sequence[StateChange]:
-        """Returns the values that differ in the states of two checkpoints.
+        """List the values that differ in the states of two checkpoints.
 
         Args:
-            before: a checkpoint, or its full id.
+            before: a checkpoint or its full id.
             after: another one.
 
         Raises:
@@ -775,28 +797,30 @@ class Store:
     # Upkeep
 
     def policy(self) -> Policy:
-        """Returns what `expire` goes by: the policy of `gitckpt.toml` and of git's configuration, or else the built-in one.
+        """Return the policy of `gitckpt.toml` and git's configuration, or the default.
 
-        What `gitckpt.toml` loosens counts once it is allowed. For another value: `dataclasses.replace(store.policy(), keep_last=5)`.
-        Where the settings have a mistake, the values that keep the longest apply, and the
-        listener is told.
+        Values of `gitckpt.toml` that loosen the default apply once they are allowed. To change a
+        value: `dataclasses.replace(store.policy(), keep_last=5)`. If the settings have an error,
+        the values that keep the most apply, and the listener is told.
         """
         return self._checkpoints.rules.read().policy
 
     def expire(self, policy: Policy | None = None, *, dry_run: bool = False, progress: Callable[[str], None] = lambda _: None) -> Expired:
-        """Removes the checkpoints and runs that a policy lets go.
+        """Remove the checkpoints and runs that the policy does not keep.
 
-        A run goes as a whole, with its worktree, if a checkpoint holds all that is in the worktree; if not, it stays. A checkpoint that
-        cannot be deleted, as when somebody holds a lock of its ref, is among those that `failed`; the others go.
+        A run is removed as a whole, with its worktree; it stays if the worktree has uncaptured
+        changes. A checkpoint that cannot be deleted, for example because its ref is locked, is
+        listed in `failed`; the others are removed.
 
         Args:
-            policy: the rules; by default those of the settings, as `policy` returns them.
+            policy: by default that of the settings; see `policy`.
             dry_run: whether to decide only.
-            progress: is told how far it has come, in a few words, now and then.
+            progress: called now and then with a short text.
 
         Raises:
-            BusyError: somebody was faster, or holds a lock; what was removed until then stays removed, the rest is whole.
-            UsageError: the policy is none.
+            BusyError: another process was faster or holds a lock; some checkpoints may be gone, the
+                others are complete.
+            UsageError: `policy` is not a policy.
         """
         from gitckpt.model.policy import Policy
         from gitckpt.store.retention import expiry, maintenance
@@ -810,17 +834,18 @@ class Store:
         return found
 
     def settle(self, what: str) -> bool:
-        """Settles that something which looked like a secret is none: no checkpoint names it as a suspect from now on.
+        """Settle a likely secret as harmless: checkpoints no longer report it.
 
         Args:
-            what: a digest, as `worktree.suspects` has it, or the path of a file relative to the top of the worktree.
+            what: a digest from `worktree.suspects`, or the path of a file relative to the top of
+                the worktree.
 
         Returns:
-            Whether it is new.
+            Whether it was not settled before.
 
         Raises:
-            UsageError: it is empty, or no string.
-            CkptError: it cannot be noted.
+            UsageError: `what` is empty or not a string.
+            CkptError: it cannot be saved.
         """
         from gitckpt.store.secrets import Settled
 
@@ -829,12 +854,13 @@ class Store:
         return Settled(self._checkpoints.repository).settle(what)
 
     def loosened(self) -> Loosening | None:
-        """Return what `gitckpt.toml` of this worktree loosens; None where nothing.
+        """Return the defaults that `gitckpt.toml` of this worktree loosens, or None.
 
-        Values of `git config ckpt.*`, and those that a program passes, are its user's own.
+        Values of `git config ckpt.*` and of the calling program do not count: they are the user's
+        own.
 
         Raises:
-            UsageError: the settings have a mistake.
+            UsageError: the settings have an error.
         """
         from gitckpt.store.config import settings
 
@@ -849,8 +875,8 @@ class Store:
             loosened: what `loosened` returned.
 
         Raises:
-            UsageError: it is something else.
-            CkptError: it cannot be written.
+            UsageError: the argument has another type.
+            CkptError: it cannot be saved.
         """
         from gitckpt.store.config import settings
         from gitckpt.store.config.settings import Loosening
@@ -859,10 +885,10 @@ class Store:
         settings.note(self._checkpoints.repository, [loosened.digest])
 
     def disallow(self) -> bool:
-        """Allow nothing any more in this clone; tell whether anything was allowed.
+        """Withdraw what `allow` allowed in this clone; return whether there was any.
 
         Raises:
-            CkptError: it cannot be written.
+            CkptError: it cannot be saved.
         """
         from gitckpt.store.config import settings
 
@@ -876,77 +902,82 @@ class Store:
         only: Collection[str] | None = None,
         progress: Callable[[int, int], None] | None = None,
     ) -> Report:
-        """Looks at every checkpoint and all it needs.
+        """Check every checkpoint and all objects that it needs.
 
         Args:
-            repair: whether to mend what is derived, and objects whose content is elsewhere; no checkpoint and no worktree is ever changed.
+            repair: whether to repair derived data and objects whose content is elsewhere.
+                Checkpoints and worktrees are never changed.
             contents: whether to read every object of the repository.
-            only: full ids of checkpoints and runs to look at, without the history of their commits.
-            progress: told how many of how many objects were read, now and then.
+            only: full ids of checkpoints and runs to check, without the history of their commits.
+            progress: called now and then with the number of objects read and their total.
 
         Raises:
-            BusyError: a lock stayed in the way of mending.
+            BusyError: a lock prevented the repair.
         """
         from gitckpt.store.audit import verification
 
         require_callable("progress", progress, may_be_none=True)
         if repair:
-            with contextlib.suppress(BusyError):  # what waits is no flaw
+            with contextlib.suppress(BusyError):  # queued notes are not an error
                 self._checkpoints.write_links()
         if only is not None:
             only = strings("only", only)
         return verification.verify(self._checkpoints, repair=repair, contents=contents, only=only, progress=progress)
 
     def write_notes(self, *, only_if_due: bool = False) -> bool:
-        """Writes the notes by which `git log --notes=checkpoints` shows the checkpoints of each commit.
+        """Write the notes that `git log --notes=checkpoints` shows; return whether it did.
 
-        `record`, `save`, `git ckpt list` and maintenance do so where no notes were written in the last minute. Nothing else depends on
-        them: `list`, `links` and `find` know all checkpoints.
+        `record`, `save`, `git ckpt list` and maintenance do this at most once a minute. Only git
+        log depends on notes: `list`, `links` and `find` know all checkpoints without them.
 
         Args:
-            only_if_due: whether to write only where something has waited for a minute; a failure is then for the log.
-
-        Returns:
-            Whether anything was written.
+            only_if_due: whether to write only after a minute without writing; failures are then
+                logged.
 
         Raises:
-            BusyError: another process was faster, or holds a lock; what waits goes on waiting.
+            BusyError: another process was faster or holds a lock; the notes stay queued.
             GitError: git refused.
         """
         return self._checkpoints.write_due_links() if only_if_due else self._checkpoints.write_links()
 
     def examine(self) -> Diagnosis:
-        """Looks at the installation: git, hooks, settings, locks, and refs that are no checkpoints. Changes nothing."""
+        """Diagnose git, hooks, settings, locks and invalid refs, without changes."""
         from gitckpt.store.audit import doctor
 
         return doctor.diagnose(self._checkpoints)
 
     def usage(self) -> Usage:
-        """Measures what the checkpoints take on the disk, with worktrees, derived files, and what lies around. Changes nothing."""
+        """Measure the disk usage of checkpoints, worktrees and derived files."""
         from gitckpt.store import usage
 
         return usage.measure(self._checkpoints)
 
     def install(self, hooks: str = "auto") -> Installation:
-        """Lets every commit record a checkpoint: installs hooks, settings and `gitckpt.toml`; again, it mends them.
+        """Install hooks, git settings and `gitckpt.toml`, or repair them.
+
+        Every commit then records a checkpoint.
 
         Args:
-            hooks: how git calls gitckpt: "config", "files", "external" (somebody adds the lines that `advice` names), "none", or "auto".
+            hooks: how git calls gitckpt: "config", "files", "external" (the user adds the lines in
+                `advice`), "none", or "auto".
 
         Raises:
-            UsageError: there is no such way; nothing was changed.
-            CkptError: something cannot be written.
+            UsageError: the mode is unknown; nothing was changed.
+            CkptError: a file or the configuration cannot be written.
         """
         from gitckpt.store import setup
 
         return setup.install(self._checkpoints.repository, hooks)
 
     def outlook(self) -> str:
-        """Returns what becomes of the next commit: "recorded"; "missed", where a person has to do something first; "none", where hooks
-        were not wanted; or "not installed".
+        """Return whether the next commit will be recorded.
+
+        Returns:
+            "recorded"; "missed" if the user must act first; "none" if no hooks were wanted; or "not
+                installed".
 
         Raises:
-            RepositoryError: a hook file cannot be read, or there is no git.
+            RepositoryError: a hook file cannot be read, or git is missing.
         """
         from gitckpt.git.command import require_git
         from gitckpt.store.hooks import installation
@@ -954,7 +985,7 @@ class Store:
         return installation.outlook(self._checkpoints.repository, version=require_git())
 
     def uninstall(self) -> Installation:
-        """Takes out what `install` put in. Checkpoints, and other people's text in hooks, stay.
+        """Remove what `install` added; checkpoints and foreign text in hooks stay.
 
         Raises:
             CkptError: a file or the configuration cannot be written.
@@ -965,7 +996,7 @@ class Store:
 
 
 def _named(paths: Sequence[_Path]) -> list[bytes]:
-    """Returns paths as git has them, that of the top as b""."""
+    """Return paths as git spells them; the top is empty."""
     names = [os.fsencode(path) for path in paths_of(paths)]
     if not names:
         raise UsageError("paths: the list is empty", hint="leave it out to restore all files; to restore none, do not call restore")
@@ -975,18 +1006,17 @@ def _named(paths: Sequence[_Path]) -> list[bytes]:
 
 
 def inside(store: Store) -> Checkpoints:
-    """Returns what the rooms work with, for those above that need more than programs have.
+    """Return the internal `Checkpoints` of a store.
 
     Raises:
-        UsageError: it is no store: programs hand it over.
+        UsageError: `store`, which programs pass in, is not a store.
     """
     require("store", store, Store, "a Store")
-    return store._checkpoints  # noqa: SLF001 - the one door to it
+    return store._checkpoints  # noqa: SLF001 - the only access to it
 
 
 def _limits(limits: Limits | None) -> Limits | None:
-    """Returns the limits of a call. Errors: `UsageError`, where they are none."""
-    if limits is not None:  # who hands none over does not pay for the import
+    if limits is not None:  # without limits, skip the import
         from gitckpt.store.snapshot.limits import Limits
 
         require("limits", limits, Limits, "a Limits")

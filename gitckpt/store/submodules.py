@@ -1,6 +1,7 @@
-"""Captures submodules: each gets a checkpoint in its own repository, and those go with the checkpoints around them that name them.
+"""Capture submodules: each gets a checkpoint in its own repository.
 
-They are recorded before the one that names them: a kill leaves one too many, which an expiry takes.
+The checkpoint of the superproject names them and is recorded after them. A kill can thus leave an
+unnamed one, which expiry removes; they are removed with the checkpoints that name them.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
     from gitckpt.store.snapshot.limits import Limits
 
     class AnyCheckpoints(Protocol):
-        """What this room uses of the checkpoints of a repository."""
+        """The part of `Checkpoints` that this module uses."""
 
         repository: Repository
         objects: Objects
@@ -57,21 +58,19 @@ _LABEL = "submodule-complete"
 
 
 def capture(store: AnyCheckpoints, found: Worktree, paths: Collection[bytes], limits: Limits) -> Worktree:
-    """Captures the submodules of a worktree, those within them too.
+    """Capture the submodules of a worktree, recursively.
+
+    A submodule that could not be captured stays among the omitted paths, with the reason.
 
     Args:
-        store: of the worktree that they are in.
-        found: what the worktree holds; it says of each submodule that it was left out.
-        paths: of those that are checked out, or of other repositories that are to be captured like them.
-        limits: what is left out, in them as in the worktree itself.
-
-    Returns:
-        What the worktree holds, with the submodules. One that could not be captured stays among what was left out, with the reason.
+        found: the captured worktree, with each submodule among the omitted paths.
+        paths: of submodules that are checked out, and of embedded repositories.
+        limits: apply in submodules as in the worktree itself.
     """
     made: list[Submodule] = []
     failed: dict[bytes, str] = {}
     texts = {modules.unquoted(entry.path): entry.path for entry in found.omitted}
-    texts |= {path: quoted(path) for path in paths if path + b"/" in texts}  # a repository that the index here does not have as one
+    texts |= {path: quoted(path) for path in paths if path + b"/" in texts}  # embedded repositories that the index does not know
     for path in sorted(path for path in paths if path in texts):
         there = modules.seen_from(store.repository, path)
         if there is None:
@@ -97,12 +96,9 @@ def capture(store: AnyCheckpoints, found: Worktree, paths: Collection[bytes], li
 
 
 def differ(store: AnyCheckpoints, before: Worktree | None, after: Worktree) -> bool:
-    """Tells whether commit or files of a submodule differ that two captures of a worktree have in common, or of one within it.
+    """Return whether a submodule that two captures share differs in commit or files.
 
-    Args:
-        store: of the worktree that they are in.
-        before: the earlier capture.
-        after: the later one.
+    This includes nested submodules.
     """
     known = {one.path: one for one in before.submodules} if before is not None else {}
     pairs = [(known[one.path], one) for one in after.submodules if one.path in known]
@@ -110,7 +106,7 @@ def differ(store: AnyCheckpoints, before: Worktree | None, after: Worktree) -> b
 
 
 def _differs(store: AnyCheckpoints, then: Submodule, now: Submodule) -> bool:
-    """Does what `differ` says for one of them, whose checkpoints may differ by no more than a branch."""
+    # Different checkpoints may differ in the branch alone.
     there = modules.seen_from(store.repository, modules.unquoted(now.path)) if then.git_sha == now.git_sha else None
     if there is None:
         return True
@@ -119,20 +115,20 @@ def _differs(store: AnyCheckpoints, then: Submodule, now: Submodule) -> bool:
             before, after = inner.read_own(then.checkpoint), inner.read_own(now.checkpoint)
             old, new = (manifest.contents_of(each, inner.repository, inner.objects) for each in (before, after))
         except CkptError:
-            return True  # it is gone, or lacks something
+            return True  # gone or incomplete
         return (old.files, old.raw) != (new.files, new.raw) or differ(inner, before.worktree, after.worktree or CLEAN)
 
 
 def of_tree(store: AnyCheckpoints, tree: str, but: Collection[str] = ()) -> tuple[Submodule, ...]:
-    """Returns the submodules of files that nobody has captured with theirs: those that are checked out here, each without changes.
+    """Return the checked-out submodules of a tree, clean at their recorded commits.
+
+    A submodule whose repository lacks the commit is left out, as `git worktree add` leaves out all;
+    other errors are logged.
 
     Args:
-        store: of the worktree that says which are checked out.
+        store: of the worktree in which the submodules are checked out.
         tree: of the files, or a commit; "" for none.
-        but: paths of those that are known already.
-
-    Returns:
-        A submodule whose repository lacks its commit is left out, as `git worktree add` leaves out all; the log says what went wrong.
+        but: paths of submodules to skip.
     """
     repository = store.repository
     if not tree or repository.worktree is None or not modules.are_there(repository):
@@ -153,7 +149,7 @@ def of_tree(store: AnyCheckpoints, tree: str, but: Collection[str] = ()) -> tupl
 
 
 def _clean_at(inner: AnyCheckpoints, commit: str, path: str) -> Checkpoint:
-    """Returns a checkpoint of a submodule without changes: one that is there already, or a new one."""
+    """Return an existing or new checkpoint of a clean submodule."""
     worktree = replace(CLEAN, submodules=of_tree(inner, commit))
 
     def attempt() -> Checkpoint:
@@ -164,7 +160,7 @@ def _clean_at(inner: AnyCheckpoints, commit: str, path: str) -> Checkpoint:
 
 
 def _checkpoint_of(inner: AnyCheckpoints, path: str, limits: Limits) -> Checkpoint:
-    """Returns a checkpoint of a submodule as it is now: one that is there already, or a new one."""
+    """Return an existing or new checkpoint of a submodule as it is now."""
 
     def attempt() -> Checkpoint:
         worktree = inner.capture(limits)
@@ -176,7 +172,6 @@ def _checkpoint_of(inner: AnyCheckpoints, path: str, limits: Limits) -> Checkpoi
 
 
 def _known(inner: AnyCheckpoints, head: tuple[str, str | None], worktree: Worktree) -> Checkpoint | None:
-    """Returns the checkpoint of a submodule at a commit and a branch, with these files; None where there is none."""
     wanted = (head[1], worktree.tree)
     linked = inner.list(Query(git_sha=head[0]))
     alike = [entry for entry in linked if (entry.branch, entry.tree) == wanted]
@@ -190,10 +185,10 @@ def _known(inner: AnyCheckpoints, head: tuple[str, str | None], worktree: Worktr
 
 
 def named_by(submodules: Iterable[str]) -> dict[str, bytes]:
-    """Returns the checkpoints of submodules that some checkpoints name, each with the path of its submodule.
+    """Return the path of each submodule checkpoint that some checkpoints name.
 
     Args:
-        submodules: those of each checkpoint, as `Entry` has them.
+        submodules: as in `Entry.submodules`.
     """
     lines = (line.partition(" ") for each in submodules for line in each.split("\0")[:-1])
     return {checkpoint: modules.unquoted(path) for checkpoint, _, path in lines}
@@ -204,14 +199,15 @@ def _submodules(entries: Iterable[Entry]) -> Iterator[str]:
 
 
 def way_to_make(path: bytes) -> str:
-    """Returns the command by which a person has a submodule checked out that is not there, with those within it."""
+    """Return the command that checks out a missing submodule, recursively."""
     return f"git submodule update --init --recursive -- {shell_word(os.fsdecode(path))}"
 
 
 def way_to_fetch(path: bytes, checkpoint_id: str) -> str:
-    """Returns how a person brings the checkpoint of a submodule into the repository that is checked out at its path.
+    """Return a hint how to fetch the checkpoint of a submodule.
 
-    Where none is, that fails: `git -C` would go to the repository around it, and fetch the refs into that.
+    It uses `--git-dir`: if the submodule is not checked out, `git -C` would fetch the refs into the
+    superproject; `--git-dir` fails.
     """
     specs = " ".join(f"'{refs}:{refs}'" for refs in (layout.CHECKPOINTS + checkpoint_id, f"refs/ckpt/*/{checkpoint_id}", "refs/keep/*"))
     git_dir = shell_word(os.path.join(os.fsdecode(path), ".git"))
@@ -219,12 +215,10 @@ def way_to_fetch(path: bytes, checkpoint_id: str) -> str:
 
 
 def problem(repository: Repository, path: bytes, checkpoint_id: str) -> str | None:
-    """Returns what is wrong with the checkpoint of a submodule, one clause; None where all that it names is there.
+    """Return what is wrong with a submodule checkpoint, in one clause, or None.
 
     Args:
-        repository: the one around it, seen from any of its worktrees.
-        path: of the submodule.
-        checkpoint_id: of its checkpoint.
+        repository: the superproject.
     """
     ref = layout.CHECKPOINTS + checkpoint_id
     there = modules.holding(repository, path, ref)
@@ -251,20 +245,20 @@ def problem(repository: Repository, path: bytes, checkpoint_id: str) -> str | No
 
 @contextlib.contextmanager
 def removal(store: AnyCheckpoints, checkpoint_ids: Collection[str], listed: Mapping[str, Entry] | None = None) -> Iterator[None]:
-    """Around a removal of checkpoints: removes those of submodules afterwards that they named, unless others name them, too.
+    """Remove, after the body, submodule checkpoints that are no longer named.
 
-    What cannot be removed is for the log: an expiry tries again.
+    Failures are logged; expiry tries again.
 
     Args:
-        store: of the repository around the submodules.
-        checkpoint_ids: what is to be removed.
-        listed: the same by their ids, where the caller has listed them already.
+        store: of the superproject.
+        checkpoint_ids: the checkpoints that the body removes.
+        listed: these by id, if the caller has listed them.
     """
     try:
         entries = fenced(layout.CHECKPOINTS, lambda: store.list(Query(ids=list(checkpoint_ids)))) if listed is None else listed.values()
         named = named_by(_submodules(entries))
     except CkptError:
-        named = {}  # what is to be removed may be the reason that nothing can be listed: an expiry looks for the others
+        named = {}  # a checkpoint to remove may make listing fail; expiry finds the rest
     yield
     if not named:
         return
@@ -274,10 +268,10 @@ def removal(store: AnyCheckpoints, checkpoint_ids: Collection[str], listed: Mapp
 
 
 def sweep(store: AnyCheckpoints) -> None:
-    """Removes the checkpoints of submodules that nothing names any more, or never did, as a kill leaves them; and so on within them.
+    """Remove submodule checkpoints that no checkpoint names, recursively.
 
     Args:
-        store: of the repository around them.
+        store: of the superproject.
     """
     if not modules.are_there(store.repository):
         return
@@ -290,19 +284,19 @@ def sweep(store: AnyCheckpoints) -> None:
         sweep(inner)
 
     with _alone(store) as is_alone:
-        # What nothing names may be of a checkpoint that is being recorded.
+        # An unnamed one may belong to a checkpoint that is being recorded.
         named, until = named_by(_submodules(store.list())), store.clock() - times.GRACE * times.MICRO
         if is_alone and not store.problems():  # what cannot be read may name any of them
             _in_each(store, named.values(), clear)
 
 
 def bring(store: AnyCheckpoints, source: Repository, to: Repository) -> None:
-    """Copies checkpoints from one repository of a submodule to another one of the same, with all that they keep alive: not its own ones.
+    """Copy submodule checkpoints, with all they need, to another repository of it.
+
+    The source's own checkpoints are not copied.
 
     Args:
-        store: of any repository: its clock is used.
-        source: has them.
-        to: gets those that it lacks.
+        store: any store; its clock is used.
 
     Raises:
         GitError: not all of them could be copied.
@@ -312,7 +306,7 @@ def bring(store: AnyCheckpoints, source: Repository, to: Repository) -> None:
     if not ids:
         return
     there = set(_refs(source, *layout.HOLDERS))
-    kept = [ref for ref in _refs(source, layout.KEEP) if not modules.has(to, ref)]  # else it keeps the same commit
+    kept = [ref for ref in _refs(source, layout.KEEP) if not modules.has(to, ref)]  # an existing ref keeps the same commit
     modules.fetch(to, source, [*kept, *(space + each for each in ids for space in layout.HOLDERS if space + each in there)])
     modules.fetch(to, source, [layout.CHECKPOINTS + each for each in ids])
     roster.copy(source, to, ids)
@@ -321,7 +315,7 @@ def bring(store: AnyCheckpoints, source: Repository, to: Repository) -> None:
 
 
 def bring_all(store: AnyCheckpoints, source: Repository, to: Repository) -> None:
-    """As `bring`, and for the submodules within them."""
+    """Copy checkpoints as `bring` does, including nested submodules."""
     bring(store, source, to)
     for _, one, other in modules.within(source, to):
         with contextlib.closing(one):
@@ -336,7 +330,7 @@ def _refs(repository: Repository, *spaces: str) -> list[str]:
 
 def _remove(store: AnyCheckpoints, ids: Collection[str], paths: Collection[bytes]) -> None:
     def remove(inner: AnyCheckpoints) -> None:
-        # A document that was fetched may name one that somebody has saved there.
+        # A fetched document may name a checkpoint that a user saved in the submodule.
         theirs = [entry.id for entry in inner.list(Query(ids=sorted(ids))) if entry.trigger == SUBMODULE]
         if theirs:
             inner.remove(theirs)
@@ -345,7 +339,7 @@ def _remove(store: AnyCheckpoints, ids: Collection[str], paths: Collection[bytes
 
 
 def _in_each(store: AnyCheckpoints, paths: Collection[bytes], do: Callable[[AnyCheckpoints], None]) -> None:
-    """Does something with the checkpoints in each submodule's repository; what goes wrong there is for the log."""
+    """Call a function for each submodule's repository; errors are logged."""
     for repository in modules.stores(store.repository, paths):
         try:
             with contextlib.closing(store.seen_from(repository, "plumbing")) as inner:
@@ -355,5 +349,5 @@ def _in_each(store: AnyCheckpoints, paths: Collection[bytes], do: Callable[[AnyC
 
 
 def _alone(store: AnyCheckpoints) -> Lock:
-    """Returns the lock under which checkpoints are recorded: whoever records one afterwards looks whether those it names are there."""
+    # A later writer checks that the submodule checkpoints it names exist.
     return layout.turn(store.repository)

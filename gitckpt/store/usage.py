@@ -68,7 +68,8 @@ def held_only_by(repository: Repository, lots: Sequence[Collection[str]], spaces
 
     Args:
         lots: oids of the roots, in lots.
-        spaces: what the refs of the roots are, or are below, such as "refs/notes/x": no ref there counts as another one, …
+        spaces: what the refs of the roots are, or are below, such as "refs/notes/x": no ref there
+            counts as another one, …
         others: … but these oids do.
     """
     besides = [word for space in spaces for word in (f"--exclude={space}", f"--exclude={space}/*")] + ["--all"]
@@ -166,7 +167,8 @@ class Measure:
     def of(self, path: str) -> tuple[int, int]:
         """Returns how many files are at or below a path, and what they take on the disk, in bytes, with the directories they are in.
 
-        What vanishes meanwhile, or may not be looked into, counts for nothing. A link is counted, and not followed.
+        What vanishes meanwhile, or may not be looked into, counts for nothing. A link is counted,
+        and not followed.
 
         Args:
             path: absolute; it counts though it is set apart.
@@ -229,9 +231,11 @@ class WorktreeUse:
     Attributes:
         path: its top.
         run: the run that it belongs to; None where it belongs to none.
-        status: one of "complete", "unfinished", "removed" (the checkpoints of its run are gone), "checkpoint" (it was opened on a
-            checkpoint rather than a run), "forgotten" (git does not know of it any more).
-        files: how many files are in it; one with several names counts once, in all worktrees together.
+        status: one of "complete", "unfinished", "removed" (the checkpoints of its run are gone),
+            "checkpoint" (it was opened on a checkpoint rather than a run), "forgotten" (git does
+            not know of it any more).
+        files: how many files are in it; one with several names counts once, in all worktrees
+            together.
         bytes: what they take on the disk, with what git keeps of the worktree.
     """
 
@@ -250,7 +254,8 @@ class Leftover:
         kind: a pattern of the names, such as "tmp_pack_*".
         number: how many files and directories.
         bytes: what they take on the disk.
-        due: how many of them the next maintenance or `expire` deletes, as nobody can be at work with them.
+        due: how many of them the next maintenance or `expire` deletes, as nobody can be at work
+            with them.
         due_bytes: what these take.
     """
 
@@ -267,7 +272,8 @@ class Usage:
 
     Attributes:
         checkpoints: their documents; `number` is that of refs, valid or not.
-        files: objects (files, trees, commits) that checkpoints hold, and no other ref and no HEAD of a worktree does.
+        files: objects (files, trees, commits) that checkpoints hold, and no other ref and no HEAD
+            of a worktree does.
         leases: leases and keys of runs.
         links: notes, as objects.
         refs: all refs of gitckpt's; their bytes are None in a reftable, which has everybody's refs.
@@ -277,7 +283,8 @@ class Usage:
         private: logs and what else is in the private directory.
         leftovers: by kind.
         loose: those of all these objects that have a file of their own; `git gc` packs them.
-        is_complete: whether all objects could be looked at; where one is damaged, some may be missing here, or be somebody else's, too.
+        is_complete: whether all objects could be looked at; where one is damaged, some may be
+            missing here, or be somebody else's, too.
     """
 
     checkpoints: Amount

@@ -1,4 +1,4 @@
-"""Stops whoever drives a run: they are asked by the lease, a process of this machine by a signal, too, and their end is waited for."""
+"""Stop the driver of a run: by its lease and, on this machine, by a signal."""
 
 from __future__ import annotations
 
@@ -18,26 +18,22 @@ _LOOK = 0.1
 
 
 def cancel(leases: Leases, run: str, *, wait: float, tell: Callable[[str], object]) -> bool:
-    """Stops whoever drives a run.
+    """Stop the driver of a run and wait for its end; return whether there was one.
 
     Args:
-        leases: of the repository.
-        wait: how long their end is waited for, in seconds: they have to end what they started, and to record that. 0 only asks, and signals
-            nobody.
-        tell: is told where a process cannot be signalled.
-
-    Returns:
-        Whether somebody drove it.
+        wait: seconds to wait until the driver has ended its phase and recorded that. 0 only asks,
+            and sends no signal.
+        tell: takes a sentence if the process cannot be signaled.
 
     Raises:
-        BusyError: the lease changed each time it was about to be written.
-        CkptError: they were asked, and have not stopped in that time, or are stalled.
+        BusyError: the lease changed each time before it could be written.
+        CkptError: the driver was asked, but is stalled or has not stopped in time.
     """
     found = leases.cancel(run)
     if found is None:
         return False
     oid, lease = found
-    if wait <= 0 or lease.is_ours:  # a program does not end itself; it stops where it next looks, and may be the one that waits
+    if wait <= 0 or lease.is_ours:  # no signal to this process: the driver stops at its next check
         return True
     if leases.is_process(oid, lease):
         _signal(lease, tell)
@@ -49,13 +45,12 @@ def _signal(lease: Lease, tell: Callable[[str], object]) -> None:
     try:
         os.kill(lease.pid, signal.SIGTERM)
     except ProcessLookupError:
-        pass  # it has just ended by itself
+        pass  # it has just ended
     except PermissionError:
         tell(f"process {lease.pid} belongs to somebody else, and will notice by itself that run {lease.run} shall stop")
 
 
 def _await_end(leases: Leases, run: str, token: int, wait: float) -> None:
-    """Waits until the driver with a token has given its lease back, or is gone. Errors: as `cancel`."""
     deadline = time.monotonic() + wait
     while True:
         found = leases.read(run)

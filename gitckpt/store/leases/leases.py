@@ -1,8 +1,8 @@
 """Leases: the right to drive a run, one holder at a time.
 
-A lease is a blob at `refs/ckpt/leases/<run>` (docs/format.md), taken and renewed by swap. It stays when it is released, so that its
-token only grows. Whoever holds it lets every ref transaction of the run verify it: a driver that was suspended, and whose lease somebody
-took over meanwhile, can write nothing more.
+A lease is a blob at `refs/ckpt/leases/<run>` (docs/format.md), written by compare-and-swap. It
+stays after its release, so that its token only grows. Each ref transaction of the run verifies the
+lease: a suspended driver whose lease was taken over can write nothing more.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ if TYPE_CHECKING:
     from gitckpt.git.repository import Repository
 
 
-# A lease: the document that says who drives a run, and the errors of whoever finds that somebody else does.
+# The lease document and its errors.
 
 
+# Longest validity after a renewal, in microseconds, whatever the lease says: 20 renewal intervals.
 LONGEST = 600 * times.MICRO
-"""How long a lease counts at most after it was renewed, in microseconds, whatever it says: 20 times what lies between two renewals."""
 
+# Tokens are less than this. A larger one would leave no room for those of later holders.
 MOST_TOKENS = 2**62
-"""So many holders no run has; a larger token leaves no room for those that follow."""
 
 _VERSION = 1
 _INSTANTS = ("acquired", "renewed", "expires")
@@ -47,72 +47,74 @@ _TEXTS = ("run", "holder", "host", "boot", "namespace", "started", *_INSTANTS)
 
 
 class LeaseHeld(BusyError):
-    """Somebody who is alive drives the run."""
+    """A live process drives the run."""
 
 
 class LeaseLost(BusyError):
-    """Somebody else drives the run by now; what was about to be written was not."""
+    """Another process now drives the run; the write was refused."""
 
 
 @dataclass(frozen=True, slots=True)
 class Lease:
-    """Who drives a run. Field names are the keys of the document; instants are timestamps."""
+    """The holder of a run. Fields are the keys of the document, times are timestamps."""
 
     run: str
+    # Increases with every holder.
     token: int
-    """Grows with every holder."""
 
+    # What the holder does, for people.
     holder: str
-    """What they are doing, for people."""
 
     host: str
     boot: str
     namespace: str
     pid: int
+    # Start of the process, from `filesystem.start_of`.
     started: str
-    """When the process started, as `host.start_of` says it."""
 
     acquired: str
     renewed: str
     expires: str
     released: str | None = None
+    # Whether the holder was asked to stop.
     cancelled: bool = False
-    """Whether somebody asked the holder to stop."""
 
     unknown: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def end(self) -> int:
-        """When it ends for those who cannot see its process, in microseconds since the epoch."""
+        """Expiry for readers that cannot see the process, in microseconds since the epoch."""
         return min(times.from_text(self.expires), times.from_text(self.renewed) + LONGEST)
 
     def is_endless(self, now: int) -> bool:
-        """Tells whether it says of itself what no driver says: that it is good for longer than `LONGEST`, or was renewed so far ahead.
+        """Return whether the lease is valid for longer than any driver would write.
+
+        That is longer than `LONGEST`, or renewed further ahead of now.
 
         Args:
-            now: the current instant, in microseconds since the epoch.
+            now: in microseconds since the epoch.
         """
         renewed = times.from_text(self.renewed)
         return self.released is None and (times.from_text(self.expires) - renewed > LONGEST or renewed - now > LONGEST)
 
     @property
     def is_here(self) -> bool:
-        """Whether its process, if there still is one, is among those that this process can see."""
+        """Whether its process, if it lives, is visible to this process."""
         here = filesystem.here()
         return (self.host, self.boot, self.namespace) == (here.name, here.boot, here.namespace)
 
     @property
     def is_ours(self) -> bool:
-        """Whether this very process took it."""
+        """Whether this process took it."""
         return self.is_here and self.pid == os.getpid()
 
     def sentence(self) -> str:
-        """Names the holder, for people."""
+        """Name the holder, for people."""
         return f"{self.holder} on {self.host}, process {self.pid}, which last said so at {self.renewed}"
 
 
 def render(lease: Lease) -> bytes:
-    """Returns the document of a lease."""
+    """Return the document of a lease."""
     found: dict[str, Any] = {"version": _VERSION}
     for name in Lease.__slots__:
         value = getattr(lease, name)
@@ -122,14 +124,10 @@ def render(lease: Lease) -> bytes:
 
 
 def parse(data: bytes, ref: str) -> Lease:
-    """Returns the lease of a document.
+    """Parse the document of a lease.
 
     Args:
-        data: the blob.
-        ref: full name of the ref it was found at; its last part must be the run.
-
-    Raises:
-        InvalidCheckpoint: it is none; ref and key are named.
+        ref: full name of its ref; its last part must be the run.
     """
     return fenced(ref, lambda: _parsed(data, ref))
 
@@ -157,22 +155,22 @@ def _parsed(data: bytes, ref: str) -> Lease:
 
 
 class _Reader(TableReader):
-    """Its errors call types by the names that Python has for them."""
+    """A reader whose errors use Python's names of types."""
 
     kinds: Mapping[type, str] = {kind: kind.__name__ for kind in TableReader.kinds}
 
 
 def lost(run: str, lease: Lease | None, why: str = "removed") -> LeaseLost:
-    """Returns the error that a lease is not ours any more: whose it is, or why there is none."""
+    """Return the error that another process has the lease, or why it is gone."""
     who = f"taken over by {lease.sentence()}" if lease else why
     return LeaseLost(f"the lease of run {run} was {who}; nothing more is written", hint=f"see what became of it: git ckpt status {run}")
 
 
-# Lock files of the processes that drive runs: whoever can lock one knows that its process is gone.
+# Lock files of driver processes. If one can be locked, its process is gone.
 
 
+# In seconds. A process that checks for life holds the lock for a moment.
 _PATIENCE = 5.0
-"""In seconds: whoever looks whether a process lives has its lock for a moment."""
 
 
 class _Open:
@@ -180,7 +178,8 @@ class _Open:
 
     Attributes:
         leases: how many leases need it.
-        stays: whether a lease could not be given back: the file, without its lock, says that nobody has it.
+        stays: whether a lease could not be released. The file then stays: unlocked, it tells others
+            that the lease has no holder.
     """
 
     def __init__(self, lock: Lock) -> None:
@@ -194,8 +193,8 @@ _mutex = threading.Lock()
 
 
 def _after_fork() -> None:
-    """Close the files in a forked child, which would keep them locked after the death of its parent."""
-    global _mutex  # noqa: PLW0603 - another thread may have had it
+    """Close the files in a forked child, which would keep them locked."""
+    global _mutex  # noqa: PLW0603 - another thread may have held it
     _mutex = threading.Lock()
     for each in _open.values():
         each.lock.leave_to_parent()
@@ -206,22 +205,18 @@ os.register_at_fork(after_in_child=_after_fork)
 
 
 class LockFiles:
-    """The lock files of a repository.
-
-    Args:
-        repository: seen from any of its worktrees.
-    """
+    """The lock files of a repository."""
 
     def __init__(self, repository: Repository) -> None:
         self._repository = repository
 
     def acquire(self, lease: Lease) -> None:
-        """Lock the file of this process, for a lease of its own that is about to be written.
+        """Lock the file of this process for a lease that is about to be written.
 
-        Where the file system has no locks, or takes no file, the lease itself says how long it lasts.
+        Without file locks or room for the file, the lease itself limits its validity.
 
         Raises:
-            BusyError: somebody else keeps it locked.
+            BusyError: another process keeps it locked.
         """
         self._repository.make_private_dir()
         path = self._path(lease)
@@ -233,17 +228,16 @@ class LockFiles:
             _open[path] = mine
 
     def release(self, lease: Lease, *, is_over: bool) -> None:
-        """Give up the lock where no other lease of this process needs it.
+        """Release the lock unless other leases of this process need it.
 
         Args:
-            lease: of this process.
-            is_over: whether its document says that nobody has it.
+            is_over: whether the document of the lease says that it has no holder.
         """
         path = self._path(lease)
         with _mutex:
             mine = _open.get(path)
             if mine is None:
-                return  # it is that of the process that forked this one
+                return  # the lock belongs to the parent of this forked process
             mine.leases -= 1
             mine.stays |= not is_over
             if not mine.leases:
@@ -251,22 +245,17 @@ class LockFiles:
                 mine.lock.release(delete=not mine.stays)
 
     def note(self, lease: Lease, oids: Iterable[str]) -> None:
-        """Note documents of leases as written here, by the process that a lease names or for it."""
+        """List lease documents as written here, by or for the process that a lease names."""
         try:
-            # Never made anew: without its lock, the file would say that the process is gone.
+            # Never create the file: an unlocked one says that the process is gone.
             fd = os.open(self._path(lease), os.O_WRONLY | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC)
         except OSError:
-            return  # the lease lasts as long as it says
+            return  # the lease is valid until it expires
         with open(fd, "wb", buffering=0) as file:
             file.write("\n".join(["", *oids, ""]).encode("ascii"))
 
     def knows(self, lease: Lease, oid: str) -> bool:
-        """Tell whether a lease was written here.
-
-        Args:
-            lease: what the document says.
-            oid: of the document.
-        """
+        """Return whether a lease document was written here."""
         try:
             fd = os.open(self._path(lease), os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
         except (OSError, CkptError):
@@ -275,7 +264,7 @@ class LockFiles:
             return oid.encode("ascii") in file.read().split(b"\n")
 
     def is_alive(self, lease: Lease, oid: str) -> bool | None:
-        """Tell whether the process lives that wrote a lease; None where that cannot be told. Args: as for `knows`."""
+        """Return whether the writer of a lease lives; None if unknown."""
         if not self.knows(lease, oid):
             return None
         locked = is_locked(self._path(lease))
@@ -283,9 +272,7 @@ class LockFiles:
             return True
         if locked is None:  # a file system without locks
             return filesystem.start_of(lease.pid) == lease.started if lease.is_here and lease.boot else None
-        return (
-            False if lease.boot and lease.boot == filesystem.here().boot else None
-        )  # across machines, a network file system may have none
+        return False if lease.boot and lease.boot == filesystem.here().boot else None  # a network file system may not lock across machines
 
     def _path(self, lease: Lease) -> str:
         process = f"{lease.boot} {lease.namespace} {lease.pid} {lease.started}"
@@ -293,28 +280,27 @@ class LockFiles:
         return os.path.join(self._repository.private_dir, name)
 
 
-# Leases: the right to drive a run, one holder at a time.
+# Acquire, check, renew and release leases.
 
 
+# Validity without renewal, in microseconds. Only other machines rely on it.
 LENGTH = 120 * times.MICRO
-"""How long a lease is good without being renewed, in microseconds. It only matters to other machines."""
 
+# Seconds between renewals.
 RENEWAL = 30.0
-"""How often a lease is renewed, in seconds."""
 
+# Environment of a driver's children: the lease token. It binds their writes to the lease.
 FENCE_VARIABLE = "CKPT_LEASE"
-"""Environment of what a driver starts: the token of its lease. Writers in the run's worktree that have it are bound to the lease."""
 
+# Environment of a driver's children: the run.
 RUN_VARIABLE = "CKPT_RUN"
-"""Environment of what a driver starts: the run."""
 
 
 class Leases:
     """The leases of a repository.
 
     Args:
-        repository: seen from any of its worktrees.
-        clock: returns the current instant, in microseconds since the epoch.
+        clock: returns the current time in microseconds since the epoch.
     """
 
     def __init__(self, objects: Objects, refs: Refs, repository: Repository, clock: Callable[[], int]) -> None:
@@ -325,11 +311,7 @@ class Leases:
         self.clock = clock
 
     def read(self, run: str) -> tuple[str, Lease] | None:
-        """Returns the lease of a run with the oid of its document; None where it never had one.
-
-        Raises:
-            InvalidCheckpoint: its ref does not hold a lease.
-        """
+        """Return a run's lease and the oid of its document; None if it never had one."""
         ref = layout.LEASES + run
         oid = self.current(run)
         if oid is None:
@@ -340,21 +322,22 @@ class Leases:
         return oid, parse(found[1], ref)
 
     def current(self, run: str) -> str | None:
-        """Returns the oid of the document of a run's lease; None where it never had one."""
+        """Return the oid of a run's lease document; None if it never had one."""
         return self._refs.read(layout.LEASES + run)
 
     def require_free(self, run: str) -> None:
-        """Raises `LeaseHeld` where somebody who is alive drives a run."""
+        """Raise `LeaseHeld` if a live process drives the run."""
         found = self.read(run)
         if found is not None and self.is_held(*found):
             raise self.refusal(*found)
 
     def is_held(self, oid: str, lease: Lease) -> bool:
-        """Tell whether somebody who is alive holds a lease: on this machine the lock of its process says so, else the lease itself.
+        """Return whether a live process holds a lease.
+
+        On this machine the lock of the process decides, elsewhere the expiry of the lease.
 
         Args:
-            oid: of its document.
-            lease: what the document says.
+            oid: of the lease's document.
         """
         if lease.released is not None:
             return False
@@ -362,9 +345,9 @@ class Leases:
         return self.clock() < lease.end if alive is None else alive
 
     def is_stalled(self, oid: str, lease: Lease) -> bool:
-        """Tell whether the holder of a lease is alive and does nothing: was stopped, or is late with renewing it. Args: as `is_held`.
+        """Return whether a live holder is stopped or has missed two renewals.
 
-        A holder elsewhere who is that late does not hold it any more.
+        A holder on another machine that is this late no longer holds the lease.
         """
         if lease.released is not None or lease.is_ours or not self._files.is_alive(lease, oid):
             return False
@@ -372,13 +355,13 @@ class Leases:
         return self.clock() >= half or (lease.is_here and filesystem.is_stopped(lease.pid))
 
     def is_process(self, oid: str, lease: Lease) -> bool:
-        """Tell whether the process that a lease names took it, and is one that this process can see. Args: as `is_held`."""
+        """Return whether the process that a lease names took it and is visible."""
         if not lease.is_here or lease.pid <= 1 or not lease.started:
             return False
         return self._files.knows(lease, oid) and filesystem.start_of(lease.pid) == lease.started
 
     def refusal(self, oid: str, lease: Lease) -> LeaseHeld:
-        """Return the error that a lease is somebody else's already. Args: as `is_held`."""
+        """Return the error that another process holds a lease."""
         who, run = lease.sentence(), lease.run
         if lease.is_endless(self.clock()):
             return LeaseHeld(
@@ -399,17 +382,17 @@ class Leases:
         )
 
     def acquire(self, run: str, holder: str, length: int = LENGTH, *, take_over: bool = False) -> Hold:
-        """Takes the lease of a run.
+        """Acquire the lease of a run.
 
         Args:
-            holder: what it is taken for, for people.
-            length: how long it is good without being renewed, in microseconds.
-            take_over: whether it is taken from somebody who is alive, too, if they are stalled, or if the lease says what no driver says
-                (`Lease.is_endless`); they can write nothing more then.
+            holder: what the lease is for, shown to people.
+            length: validity without renewal, in microseconds.
+            take_over: whether to take it from a live holder that is stalled, or whose lease is
+                invalid (`Lease.is_endless`). That holder can write nothing more.
 
         Raises:
-            UsageError: it would be good for longer than a lease can be.
-            LeaseHeld: somebody who is alive has it, or was faster.
+            UsageError: `length` is more than `LONGEST`.
+            LeaseHeld: a live process holds it.
             LockHeld, GitError: the ref could not be written.
         """
         if length > LONGEST:
@@ -426,7 +409,6 @@ class Leases:
         return Hold(self, oid, lease, length, before, is_first=not old)
 
     def _take(self, lease: Lease, old: str) -> str:
-        """Write a lease of this process, which others see to live from then on. Errors: as `swap`."""
         self._files.acquire(lease)
         try:
             return self.swap(lease, old, is_ours=True)
@@ -438,14 +420,10 @@ class Leases:
             raise
 
     def acquire_all(self, runs: Iterable[str], holder: str) -> tuple[dict[str, Hold], dict[str, CkptError]]:
-        """Takes the leases of many runs, in one transaction where nobody is at any of them.
-
-        Args:
-            runs: their ids.
-            holder: as for `acquire`.
+        """Acquire the leases of many runs, in one transaction if possible.
 
         Returns:
-            The leases by run, and for each other run why it could not be taken.
+            The holds by run, and the error of each run whose lease could not be acquired.
         """
         holds: dict[str, Hold] = {}
         refused: dict[str, CkptError] = {}
@@ -466,7 +444,7 @@ class Leases:
                 self._files.note(next(iter(holds.values())).lease, [update.new for update in updates])
                 self._objects.write([("blob", data) for data in documents])
                 self._refs.update(updates)
-        except CkptError:  # for that it is enough that somebody is at one of them
+        except CkptError:  # one held lease fails the whole transaction
             wanted = list(holds)
             for hold in holds.values():
                 hold.close(is_over=True)
@@ -479,14 +457,14 @@ class Leases:
         return holds, refused
 
     def _next(self, run: str, holder: str, length: int, *, take_over: bool = False) -> tuple[Lease, tuple[str, Lease | None] | None]:
-        """Return the lease that may take the place of what is there, and that, which may be no lease. Args and errors: as `acquire`."""
+        """Return the next lease of a run, and the oid and lease that it replaces."""
         now = self.clock()
         before: Lease | None = None
         oid = self.current(run)
         try:
             found = self.read(run)
         except InvalidCheckpoint as error:
-            if oid is None or error.field == "version":  # somebody drives it with a newer gitckpt, perhaps
+            if oid is None or error.field == "version":  # a newer gitckpt may drive it
                 raise
             if not take_over:
                 raise error.but(hint=f"if nobody drives the run: git ckpt resume {run} --take-over") from None
@@ -495,7 +473,7 @@ class Leases:
             oid, before = found or (None, None)
             token = before.token + 1 if before is not None else 1
         if token >= MOST_TOKENS:
-            token = now // times.MICRO  # more than any driver had: what an earlier one started must not pass for the new one's
+            token = now // times.MICRO  # larger than any earlier token, whose children must stay fenced
         if oid is not None and before is not None and self.is_held(oid, before):
             may_be_taken = take_over and (self.is_stalled(oid, before) or before.is_endless(now))
             if not may_be_taken:
@@ -517,15 +495,15 @@ class Leases:
         return lease, None if oid is None else (oid, before)
 
     def swap(self, lease: Lease, old: str, *, is_ours: bool = False) -> str:
-        """Puts a lease in the place of another one, and returns the oid of its document.
+        """Replace a lease by another one, and return the oid of its document.
 
         Args:
-            lease: the new one.
-            old: the oid of the one that must be there; "" for none.
-            is_ours: whether the process that it names took it here, which is noted.
+            old: oid of the expected present lease; "" for none.
+            is_ours: whether the process that `lease` names took it here; then the oid is listed as
+                such.
 
         Raises:
-            RefMoved: another one was there.
+            RefMoved: another lease was there.
         """
         data = render(lease)
         oid = object_id("blob", data, self._repository.object_format)
@@ -536,14 +514,14 @@ class Leases:
         return oid
 
     def let_go(self, lease: Lease, *, is_over: bool) -> None:
-        """As `LockFiles.release`."""
+        """Release the lock file as `LockFiles.release` does."""
         self._files.release(lease, is_over=is_over)
 
     def cancel(self, run: str) -> tuple[str, Lease] | None:
-        """Asks whoever drives a run to stop; returns their lease as it was, with its oid, or None where nobody does.
+        """Ask the driver of a run to stop; return its lease with oid, or None without one.
 
         Raises:
-            BusyError: the lease changed each time it was about to be written.
+            BusyError: the lease changed each time before it could be written.
         """
         for _ in range(20):
             found = self.read(run)
@@ -557,11 +535,7 @@ class Leases:
         raise BusyError(f"the lease of {run} changes as fast as it is read", hint="run the command again")
 
     def bound(self, run: str) -> BoundToToken | None:
-        """Returns what binds this process to the lease of the driver that started it; None where none started it, or for another run.
-
-        Args:
-            run: the run that is to be extended.
-        """
+        """Return the guard for the driver that started this process for this run, if any."""
         token = os.environ.get(FENCE_VARIABLE, "")
         if os.environ.get(RUN_VARIABLE) != run or not (token.isascii() and token.isdigit()):
             return None
@@ -569,13 +543,13 @@ class Leases:
 
 
 class Hold:
-    """A lease that this process holds, or held: threads may use it side by side.
+    """A lease that this process holds or held; safe for threads.
 
     Attributes:
-        lease: as it was last written.
-        before: the lease that it replaced; None where that was no lease, and for the first one of its run.
+        lease: as last written.
+        before: the lease that it replaced; None for the first one, or if that was invalid.
         is_first: whether its run had none before.
-        drives: that it is the driver's own.
+        drives: True: this is the driver's own lease.
     """
 
     drives = True
@@ -591,15 +565,15 @@ class Hold:
         self.is_first = is_first
 
     def update(self) -> Update:
-        """Returns what a transaction of the run begins with: it fails unless the lease is still ours."""
+        """Return the update that fails a transaction unless the lease is still held."""
         with self._mutex:
             return Update(layout.LEASES + self.lease.run, self._oid, self._oid)
 
     def check(self) -> None:
-        """Looks whether the lease is still ours; takes in that somebody asked us to stop.
+        """Check that the lease is still held, and read whether it was cancelled.
 
         Raises:
-            LeaseLost: it is not.
+            LeaseLost: it is not held.
         """
         with self._mutex:
             if self._leases.current(self.lease.run) == self._oid:
@@ -611,20 +585,20 @@ class Hold:
             if found is None or found[1].token != self.lease.token:
                 raise lost(self.lease.run, found[1] if found else None)
             self._oid = found[0]
-            self.lease = replace(self.lease, cancelled=found[1].cancelled)  # nothing else is for others to say
+            self.lease = replace(self.lease, cancelled=found[1].cancelled)  # others may change only this
 
     def renew(self) -> None:
-        """Says that we are still here.
+        """Renew the lease.
 
         Raises:
-            LeaseLost: the lease is somebody else's.
+            LeaseLost: another process has it.
             LockHeld, GitError: the ref could not be written.
         """
         now = self._leases.clock()
         self._write(lambda lease: replace(lease, renewed=times.to_text(now), expires=times.to_text(now + self._length)))
 
     def release(self) -> None:
-        """Gives the lease back. Errors: as `renew`."""
+        """Release the lease."""
         now = times.to_text(self._leases.clock())
         try:
             self._write(lambda lease: replace(lease, released=now))
@@ -632,10 +606,11 @@ class Hold:
             self.close(is_over=self.lease.released is not None)
 
     def close(self, *, is_over: bool) -> None:
-        """Let go of the lock by which others see that this process lives.
+        """Release the lock by which others see that this process lives.
 
         Args:
-            is_over: whether the lease was given back, deleted or never written; else the lock file stays, and says that nobody has it.
+            is_over: whether the lease was released, deleted or never written. Otherwise the lock
+                file stays, unlocked, and tells others that the lease has no holder.
         """
         with self._mutex:
             if self._is_open:
@@ -655,14 +630,10 @@ class Hold:
 
 
 class BoundToToken:
-    """What binds a writer to the lease of the driver that started it, as its environment says.
-
-    Args:
-        leases: of the repository.
-        token: the token of that driver.
+    """Binds a writer to the lease of the driver that started it.
 
     Attributes:
-        drives: that it is not the driver's own.
+        drives: False: this is not the driver's own lease.
     """
 
     drives = False
@@ -673,12 +644,12 @@ class BoundToToken:
         self._token = token
 
     def update(self) -> Update:
-        """As `Hold.update`."""
+        """Return the update that fails a transaction if another driver has the run."""
         found = self._leases.read(self._run)
         if found is None or found[1].token != self._token:
             raise lost(self._run, found[1] if found else None)
         return Update(layout.LEASES + self._run, found[0], found[0])
 
     def check(self) -> None:
-        """As `Hold.check`."""
+        """Raise `LeaseLost` if another driver has the run."""
         self.update()

@@ -148,7 +148,8 @@ def draft(
         instant: now, in microseconds since the epoch.
 
     Raises:
-        UsageError: the label is none, the message is none, or a reader would refuse a document with these keys.
+        UsageError: the label is none, the message is none, or a reader would refuse a document with
+            these keys.
         StateError: the state is not a map.
     """
     message, errors = details.get("message"), strings("errors", details.get("errors"))
@@ -212,7 +213,8 @@ class Changing:
         checkpoint: as it was drafted.
         fields: its keys, which are going to be written.
         change: makes the new state of the one before; must not change that.
-        progress_of: says how far the run has come by the new state; None leaves the table as it was drafted.
+        progress_of: says how far the run has come by the new state; None leaves the table as it was
+            drafted.
 
     Attributes:
         checkpoint: as it was made last.

@@ -33,11 +33,14 @@ class Entry:
     Attributes:
         oid: the blob of the document.
         time: its timestamp, in microseconds since the epoch.
-        examined: whether the files were looked at when it was made; if not, the linked commit stands for them.
+        examined: whether the files were looked at when it was made; if not, the linked commit
+            stands for them.
         tree: the snapshot, where the files differed from the linked commit.
         label: `{phase}-{status}`.
-        changed: how many paths of the snapshot differ from the linked commit; None while nobody has counted.
-        submodules: for each submodule that was captured the id of the checkpoint in its repository, a space, its path, and NUL.
+        changed: how many paths of the snapshot differ from the linked commit; None while nobody has
+            counted.
+        submodules: for each submodule that was captured the id of the checkpoint in its repository,
+            a space, its path, and NUL.
     """
 
     id: str

@@ -34,7 +34,8 @@ _STARTS = 1000
 def chain(index: Index, repository: Repository, run: str) -> list[Entry]:
     """Returns the checkpoints of a run, newest first; of a run of ours, those alone that were written here.
 
-    What else says that it is of the run may have been fetched: nothing is shown, decided or deleted by that.
+    What else says that it is of the run may have been fetched: nothing is shown, decided or deleted
+    by that.
 
     Args:
         index: of the repository.
@@ -70,11 +71,13 @@ def newest_of(index: Index, repository: Repository, runs: Collection[str]) -> di
 def recorded_among(noted: Iterable[bytes], run: str, objects: Objects, refs: Refs) -> Checkpoint | None:
     """Returns the first of some documents that has become a checkpoint of a run; None where none has.
 
-    A hook in the run's worktree that is killed, or has no room left, between its checkpoint and the head of the run leaves the head
-    behind, while a driver goes on: there would be two checkpoints of one number.
+    A hook in the run's worktree that is killed, or has no room left, between its checkpoint and the
+    head of the run leaves the head behind, while a driver goes on: there would be two checkpoints
+    of one number.
 
     Args:
-        noted: oids, as `chains.noted_after` has them; a line may be none, and a document may never have been written.
+        noted: oids, as `chains.noted_after` has them; a line may be none, and a document may never
+            have been written.
 
     Raises:
         InvalidCheckpoint: one of them is no document of a run.
@@ -134,7 +137,8 @@ class Heads:
     def move_up(self, run: str) -> None:
         """Moves the head of a run up where it lags behind the run's newest checkpoint, as a power cut between the two can leave it.
 
-        One that was written here moves to no other: a checkpoint that says it is of the run may have been fetched.
+        One that was written here moves to no other: a checkpoint that says it is of the run may
+        have been fetched.
         """
         from gitckpt.store.records.entry import Query
 
@@ -166,7 +170,8 @@ class Heads:
         """Records the first checkpoint of a run, under an id that no other run has.
 
         Args:
-            record: writes the checkpoint that has these keys; raises `RefMoved` where the run exists by then.
+            record: writes the checkpoint that has these keys; raises `RefMoved` where the run
+                exists by then.
             fields: its keys; `run` is filled in.
             instant: now, in microseconds since the epoch.
             name: what the run is about.

@@ -1,7 +1,8 @@
 """The derived index: the header of every checkpoint in a small SQLite file.
 
-A question first looks by `stat` whether refs can have changed since the last one; if so, git lists them, and the new documents are read
-(`rows.sync`). Deleting the file changes nothing but the time that the next question takes.
+A question first looks by `stat` whether refs can have changed since the last one; if so, git lists
+them, and the new documents are read (`rows.sync`). Deleting the file changes nothing but the time
+that the next question takes.
 """
 
 from __future__ import annotations
@@ -224,7 +225,8 @@ class Sync:
         """Compare with all refs, and read what is new. Leaves the transaction open.
 
         Args:
-            state: what refs looked like before: what changes while git lists them shows the next time.
+            state: what refs looked like before: what changes while git lists them shows the next
+                time.
         """
         listing = self._refs.list(_DIRECTORY, fields="%(objectname) %(refname) %(symref)")
         if listing.count(b" \n") < listing.count(b"\n"):  # what a symbolic ref leads to changes elsewhere
@@ -362,9 +364,11 @@ class Index:
     def run_rows(self) -> list[tuple[Any, ...]]:
         """Returns a row for each run, the one with the newest checkpoint first.
 
-        Its columns: run, time of the newest checkpoint, in microseconds since the epoch, its id, oid, branch and label; label and oid of
-        the newest checkpoint that whoever drove the run recorded, None without any; the time of the first checkpoint; and, of a run that
-        nobody has driven beyond its beginning, label, oid and trigger of the newest checkpoint of a phase or a step.
+        Its columns: run, time of the newest checkpoint, in microseconds since the epoch, its id,
+        oid, branch and label; label and oid of the newest checkpoint that whoever drove the run
+        recorded, None without any; the time of the first checkpoint; and, of a run that nobody has
+        driven beyond its beginning, label, oid and trigger of the newest checkpoint of a phase or a
+        step.
         """
         return [(*row[:2], ids.from_bytes(row[2]), *row[3:]) for row in self._ask(entry.RUNS)]
 

@@ -1,7 +1,7 @@
 """The refs that keep linked commits alive: `refs/keep/ckpt/<oid>`, one for each line of history.
 
-A line that goes on takes its ref along: the transaction that creates the ref of a commit is followed
-by one that deletes those of its parents, and verifies the new one. Imported by the hook.
+A line that goes on takes its ref along: the transaction that creates the ref of a commit is
+followed by one that deletes those of its parents, and verifies the new one. Imported by the hook.
 """
 
 from __future__ import annotations
@@ -38,8 +38,9 @@ def may_name(repository: Repository, name: str) -> bool:
 def is_young(repository: Repository, ref: str) -> bool:
     """Tells whether a ref may belong to a checkpoint that is being written.
 
-    One that is packed does not: nobody packs what was written just now but a `git gc`, and who records looks at it once more. Neither does
-    one in a reftable, where transactions are all or nothing.
+    One that is packed does not: nobody packs what was written just now but a `git gc`, and who
+    records looks at it once more. Neither does one in a reftable, where transactions are all or
+    nothing.
     """
     try:
         return time.time() - os.stat(os.path.join(repository.common_dir, ref)).st_mtime < times.GRACE
@@ -52,7 +53,8 @@ class Line:
 
     Args:
         commit: the one that the checkpoint is linked to.
-        again: whether a ref was not as it seemed before, so that git is asked for those whose objects may be missing.
+        again: whether a ref was not as it seemed before, so that git is asked for those whose
+            objects may be missing.
 
     Attributes:
         commit: as above.
@@ -79,7 +81,8 @@ class Line:
     def follow_up(self, apply: Apply) -> None:
         """Drop the refs of the commit's parents.
 
-        The checkpoint is recorded by then: what fails here leaves a ref too many, which maintenance drops.
+        The checkpoint is recorded by then: what fails here leaves a ref too many, which maintenance
+        drops.
 
         Args:
             apply: applies updates in one transaction.
@@ -198,7 +201,8 @@ def settle(repository: Repository, apply: Apply, needed: Callable[[], Collection
 
     Args:
         apply: applies updates in one transaction.
-        needed: returns the commits that checkpoints need now, by full names; None where that is not known.
+        needed: returns the commits that checkpoints need now, by full names; None where that is not
+            known.
 
     Raises:
         RefMoved: another writer was faster.

@@ -1,7 +1,8 @@
 """Keys: names that callers choose, each for one run, so that whoever starts "the same" run again finds it.
 
-A key is a blob at `refs/ckpt/keys/<SHA-256 of the key>` (docs/format.md). It is written in the transaction that starts its run, before
-the run is there: what a kill leaves is a key without a run, which the next start takes over, never a run without its key.
+A key is a blob at `refs/ckpt/keys/<SHA-256 of the key>` (docs/format.md). It is written in the
+transaction that starts its run, before the run is there: what a kill leaves is a key without a run,
+which the next start takes over, never a run without its key.
 """
 
 from __future__ import annotations

@@ -112,7 +112,8 @@ def new_refs(made: Sequence[tuple[dict[str, Any], str]], head: str, kept: Update
     """Returns the updates that make checkpoints, in write order: first what they need, last the head of their run.
 
     Args:
-        made: keys and oid of each document; where there are several, they follow one another in a run.
+        made: keys and oid of each document; where there are several, they follow one another in a
+            run.
         head: the blob that the run's head points to now; "" where the run starts, or there is none.
         kept: what keeps their commit; None where they have none.
     """

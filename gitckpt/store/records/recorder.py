@@ -1,7 +1,7 @@
 """Writes one checkpoint: objects, then all its refs in one transaction.
 
-Used by the library and by the hook, so it imports nothing heavy. The order of the updates is the safety: every prefix of it is a valid
-store, and the checkpoint's own ref is the commit point.
+Used by the library and by the hook, so it imports nothing heavy. The order of the updates is the
+safety: every prefix of it is a valid store, and the checkpoint's own ref is the commit point.
 """
 
 from __future__ import annotations
@@ -65,18 +65,21 @@ class Proposal:
     """What shall be recorded. It becomes a document for the place it gets, anew each time others were faster.
 
     Args:
-        fields: the document's keys; where `run` is given, `sequence` and `parent` are filled in, and `pipeline` and `attempt` are carried
-            on.
+        fields: the document's keys; where `run` is given, `sequence` and `parent` are filled in,
+            and `pipeline` and `attempt` are carried on.
         state: the caller's data; None carries the state of the run's newest checkpoint on.
         starts_run: whether `run` must not exist yet.
         guard: the lease that must be held when the refs are written.
         claim: the key that the run starts with.
-        change: makes the state of the one that the run's newest checkpoint has at that moment, where `state` is None; it may change
-            `fields`, is called again when others were faster, and what it raises is raised by `Recorder.record`.
-        keeps: keys of the state that others write, too: where somebody has extended the run since the recorder did, what they say goes
-            into `state`, in place of what it says itself.
-        is_ours: whether its run may go on from it without anybody's trust; not where the inputs of the run are from somebody's file.
-        is_apart: whether its files are not those of the worktree that it is recorded in: a run begins at a commit, or is imported.
+        change: makes the state of the one that the run's newest checkpoint has at that moment,
+            where `state` is None; it may change `fields`, is called again when others were faster,
+            and what it raises is raised by `Recorder.record`.
+        keeps: keys of the state that others write, too: where somebody has extended the run since
+            the recorder did, what they say goes into `state`, in place of what it says itself.
+        is_ours: whether its run may go on from it without anybody's trust; not where the inputs of
+            the run are from somebody's file.
+        is_apart: whether its files are not those of the worktree that it is recorded in: a run
+            begins at a commit, or is imported.
     """
 
     def __init__(
@@ -107,7 +110,8 @@ class Proposal:
         """Returns the document behind a checkpoint.
 
         Args:
-            before: keys of the newest checkpoint of the run until now; None where it starts, or outside of one.
+            before: keys of the newest checkpoint of the run until now; None where it starts, or
+                outside of one.
             carried: its state; empty where it is not wanted or there is none.
 
         Raises:
@@ -147,7 +151,8 @@ class Recorder:
 
         Args:
             proposal: what shall be recorded; its fields are those of the document afterwards.
-            then: what follows it in its run, in order, in the same transaction, with its commit and files, and states of their own.
+            then: what follows it in its run, in order, in the same transaction, with its commit and
+                files, and states of their own.
             needs: objects that git has written for the snapshot, to flush before the refs move.
 
         Raises:
@@ -156,7 +161,8 @@ class Recorder:
             StateError: the state cannot be stored losslessly.
             NotFoundError: the run does not exist.
             UsageError: a checkpoint, or something in the place of one of its refs, has the id.
-            RefMoved: the run exists already, though it should start here; or other writers were faster for `PATIENCE` seconds.
+            RefMoved: the run exists already, though it should start here; or other writers were
+                faster for `PATIENCE` seconds.
             LockHeld: a lock file stayed in the way.
             FilesPruned: the snapshot is gone.
             GitError: the objects or refs could not be written.

@@ -1,6 +1,7 @@
 """Removes checkpoints: links, run heads and the checkpoints' own refs first, then what those kept alive.
 
-Two transactions, because git deletes packed refs before loose ones: in a single one, a kill could leave a checkpoint without its commit.
+Two transactions, because git deletes packed refs before loose ones: in a single one, a kill could
+leave a checkpoint without its commit.
 """
 
 from __future__ import annotations
@@ -80,7 +81,8 @@ class Remover:
             runs: the runs that the checkpoints belong to, where the caller knows them.
             listed: each of the checkpoints by its id, where the caller has listed them already.
             last: those of them that go in a transaction of their own, after the others.
-            settled: whether the refs that keep commits are looked at as well; if not, whoever calls does so once for all that it removes.
+            settled: whether the refs that keep commits are looked at as well; if not, whoever calls
+                does so once for all that it removes.
 
         Returns:
             How many checkpoint refs are gone.
@@ -134,8 +136,8 @@ class Remover:
         """Lets go what checkpoints kept whose removal has begun, be it that somebody else was killed at it.
 
         Args:
-            ids: those that were removed just now. A lock that is in the way of others then leaves those to whoever comes next; None makes
-                it an error.
+            ids: those that were removed just now. A lock that is in the way of others then leaves
+                those to whoever comes next; None makes it an error.
 
         Raises:
             RefMoved: somebody else was faster.
@@ -209,8 +211,8 @@ class Remover:
     def _entries(self, query: Query) -> Sequence[Entry]:
         """Returns what the index has; nothing where it cannot be made, as what is to be removed may be the reason for that.
 
-        The head of a run that was to move then goes: whoever reads the run takes the newest checkpoint that is left, and `verify --repair`
-        puts it back.
+        The head of a run that was to move then goes: whoever reads the run takes the newest
+        checkpoint that is left, and `verify --repair` puts it back.
         """
         try:
             return fenced(layout.CHECKPOINTS, partial(self._index.select, query))
