@@ -1,4 +1,6 @@
-"""Git: refs by its own transactions, objects through a port with two adapters, worktrees, and the one door to processes.
+"""Call git, and read and write refs, objects and worktrees.
+
+All processes are started through `process`; refs change only in git's own transactions.
 
 Doors: all.
 """

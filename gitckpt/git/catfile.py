@@ -1,4 +1,4 @@
-"""A long-lived `git cat-file --batch-command`: what a name means now, and what an object holds."""
+"""Read refs and objects through a long-lived `git cat-file --batch-command`."""
 
 from __future__ import annotations
 
@@ -15,35 +15,38 @@ if TYPE_CHECKING:
     from gitckpt.git.command import Git
     from gitckpt.git.process import Child
 
-_AT_ONCE = 4096  # bytes of requests; any pipe holds as much, so that neither side waits for the other
+_AT_ONCE = 4096  # bytes of requests; fits into any pipe, so that neither side blocks
 
 _MANY, _PORTION = 500, 5000
 _CHUNK = 1 << 20
 
+# git dies with one of these where a tree on the way to the object is malformed.
 _MALFORMED = ("too-short tree", "malformed mode in tree entry", "empty filename in tree entry", "truncated tree")
-"""What git ends with where a tree on the way to what is asked for is none."""
 
 
+# The same where such a tree is damaged, or a partial clone lacks the object.
 _UNREADABLE = (*_MALFORMED, " is corrupt", "from promisor remote")
-"""The same, where a tree on the way is damaged, or the object is one that a partial clone lacks."""
 
 
+# git's complaint when it ends within a damaged object; a killed git prints none.
 _DAMAGED = ("fatal: ", "error: ")
-"""What git says when it ends within the contents of a damaged object; one that was killed says nothing."""
 
 
 class CatFile:
-    """Reads through one process, started at the first question."""
+    """A reader that starts its process at the first question."""
 
     def __init__(self, git: Git) -> None:
         self._git = git
         self._standby = Standby(lambda: git.start("cat-file", "--batch-command"))
 
     def info(self, name: str) -> tuple[str, str, int] | None:
-        """Return oid, kind and size of what `name` means; None where there is no such thing, or the name is ambiguous.
+        """Return oid, kind and size of the object that `name` resolves to.
 
         Args:
-            name: an oid, or a full ref name, or `<ref>:<path>`; without line breaks.
+            name: an oid, a full ref name or `<ref>:<path>`; without line breaks.
+
+        Returns:
+            None where there is no such object, or the name is ambiguous.
         """
         child = self._standby.take()
         try:
@@ -60,53 +63,55 @@ class CatFile:
         return _header(line)
 
     def known(self, oids: Sequence[str]) -> list[str]:
-        """Return those of some objects, given by full oids, that are there, whether they can be read or not."""
-        found = []
+        """Return those oids, all full, whose objects exist, readable or not."""
+        existing = []
         requests = [f"info {oid}\n".encode("ascii") for oid in oids]
         done = 0
         while done < len(requests):
-            some = _batch(requests, done)
+            batch = _batch(requests, done)
             child = self._standby.take()
             try:
-                _ask(child, b"".join(some))
-                for _ in some:
+                _ask(child, b"".join(batch))
+                for _ in batch:
                     line = child.read_line()
                     done += 1
                     if not line:
                         _ended(child, unless=("from promisor remote",))
                         break
                     if (answer := _header(line)) is not None:
-                        found.append(answer[0])
+                        existing.append(answer[0])
                 else:
                     self._standby.give_back(child)
             except BaseException:
                 child.stop()
                 raise
-        return found
+        return existing
 
     def contents(self, names: Sequence[str], most: int | None = None) -> Iterator[tuple[str, str, bytes] | None]:
-        """Yield oid, kind and content for each name, in order; None for one that is missing or damaged.
+        """Yield oid, kind and content for each name, in order.
+
+        None stands for an object that is missing or damaged.
 
         Args:
             names: as for `info`.
-            most: of how many bytes an object may be; a larger one is of the kind `encoding.OVERSIZED`, without its content. None for
-                any size.
+            most: largest size in bytes; a larger object has the kind `encoding.OVERSIZED` and no
+                content. None for any size.
         """
         if len(names) < _MANY:
             yield from self._one_by_one(names, most)
             return
         done = 0
         while done < len(names):
-            for found in self._in_bulk(names, done, most):
+            for entry in self._in_bulk(names, done, most):
                 done += 1
-                yield found
-            # git ended at a damaged object, or one is large
-            some = names[done : done + _PORTION]
-            yield from self._one_by_one(some, most)
-            done += len(some)
+                yield entry
+            # git ended at a damaged object, or the next one is larger than `most`
+            portion = names[done : done + _PORTION]
+            yield from self._one_by_one(portion, most)
+            done += len(portion)
 
     def _in_bulk(self, names: Sequence[str], start: int, most: int | None) -> Iterator[tuple[str, str, bytes] | None]:
-        """Yields answers of a process that is told all names at once, which takes a fifth of the time; until one that it cannot give."""
+        # Telling git all names at once takes a fifth of the time. Ends at the first one it cannot give.
         child = self._git.start(*BOUNDED, "cat-file", "--batch", "--buffer")
         thread = _told(child, names, start)
         output = _Output(child)
@@ -125,7 +130,8 @@ class CatFile:
                     break
                 yield oid, kind, data
         finally:
-            child.hang_up()  # a program that stands for git may have started it, so that git outlives it, and waits for us to listen
+            # If a wrapper script started git, git outlives it and blocks until its output is read.
+            child.hang_up()
             thread.join()
             child.close()
 
@@ -133,11 +139,11 @@ class CatFile:
         requests = [f"contents {name}\n".encode("utf-8", "surrogateescape") for name in names]
         done = 0
         while done < len(requests):
-            some = _batch(requests, done)
-            waiting = len(some)
+            batch = _batch(requests, done)
+            waiting = len(batch)
             child = self._standby.take()
             try:
-                _ask(child, b"".join(some))
+                _ask(child, b"".join(batch))
                 while waiting:
                     line = child.read_line()
                     done += 1
@@ -147,41 +153,37 @@ class CatFile:
                         break
                     header = _header(line)
                     if header is None:
-                        found = None
+                        entry = None
                     else:
                         oid, kind, size = header
-                        if most is not None and size > most:  # git is ended instead of being listened to
+                        if most is not None and size > most:  # end git instead of reading it
                             yield oid, OVERSIZED, b""
                             break
                         data = child.read(size + 1)
-                        if len(data) != size + 1:  # git ends at a damaged object; the rest is asked of another one
+                        if len(data) != size + 1:  # git ended at a damaged object; a new one gets the rest
                             _ended(child, unless=_DAMAGED)
                             yield None
                             break
-                        found = oid, kind, data[:-1]
+                        entry = oid, kind, data[:-1]
                     waiting -= 1
                     if not waiting:
                         self._standby.give_back(child)
-                    yield found
+                    yield entry
             finally:
                 if waiting:
                     child.stop()
 
     def warm_up(self) -> None:
-        """Starts the process now, so that it stands by when it is needed."""
+        """Start the process now."""
         self._standby.warm_up()
 
     def close(self) -> None:
-        """Ends the process."""
+        """End the process."""
         self._standby.close()
 
 
 class _Output:
-    """What a process says to many questions, cut into answers.
-
-    Args:
-        child: the process.
-    """
+    """The output of `cat-file --batch`, cut into answers."""
 
     def __init__(self, child: Child) -> None:
         self._child = child
@@ -189,7 +191,7 @@ class _Output:
         self._at = 0
 
     def line(self) -> bytes | None:
-        """Returns the next line; None at the end."""
+        """Return the next line; None at the end."""
         end = self._buffer.find(b"\n", self._at)
         while end < 0:
             if not self._grow(len(self._buffer) - self._at + 1):
@@ -200,7 +202,7 @@ class _Output:
         return line
 
     def content(self, size: int) -> bytes | None:
-        """Returns so many bytes, without the line break after them; None where the process ended before."""
+        """Return `size` bytes without the newline after them; None if git ended early."""
         if self._at + size >= len(self._buffer) and not self._grow(size + 1):
             return None
         at = self._at
@@ -208,7 +210,6 @@ class _Output:
         return self._buffer[at : at + size]
 
     def _grow(self, size: int) -> bool:
-        """Takes in what is said until there are so many bytes; tells whether there are."""
         parts = [self._buffer[self._at :]]
         have = len(parts[0])
         while have < size:
@@ -222,7 +223,7 @@ class _Output:
 
 
 def _told(child: Child, names: Sequence[str], start: int) -> Thread:
-    """Begins to tell a process what is wanted, while we listen to it: neither waits for the other. Returns the thread that does."""
+    # Write in a thread while the caller reads: otherwise both sides block on full pipes.
     from threading import Thread  # not for the hook, which never reads so much
 
     def tell() -> None:
@@ -230,7 +231,7 @@ def _told(child: Child, names: Sequence[str], start: int) -> Thread:
             for at in range(start, len(names), _MANY):
                 child.write("".join(f"{name}\n" for name in names[at : at + _MANY]).encode("utf-8", "surrogateescape"))
         except BrokenPipeError:
-            pass  # it has ended early, and the answers say where
+            pass  # git ended early; the answers show where
         child.feed(b"")
 
     thread = Thread(target=tell)
@@ -239,7 +240,6 @@ def _told(child: Child, names: Sequence[str], start: int) -> Thread:
 
 
 def _batch(requests: list[bytes], start: int) -> list[bytes]:
-    """Returns the requests from `start` that are asked together: one at least."""
     size = len(requests[start])
     end = start + 1
     while end < len(requests) and size + len(requests[end]) <= _AT_ONCE:
@@ -263,10 +263,10 @@ def _header(line: bytes) -> tuple[str, str, int] | None:
 
 
 def _ended(child: Child, *, unless: Sequence[str] = ()) -> None:
-    """Raises a CkptError that says why git ended, unless one of these texts is in what it said."""
+    # Raises CkptError unless git's complaint contains one of the texts.
     complaint = child.communicate().complaint
     if not any(text in complaint for text in unless):
-        said = complaint.strip().splitlines()
-        why = f": {said[-1].removeprefix('fatal: ')}" if said else ""
+        lines = complaint.strip().splitlines()
+        why = f": {lines[-1].removeprefix('fatal: ')}" if lines else ""
         hint = cure_of_promised(complaint) or SEE_DAMAGE
         raise CkptError(f"git cat-file ended unexpectedly{why}", hint=hint) from None

@@ -1,4 +1,4 @@
-"""Calls git in one repository, keeps those of its processes that serve many calls, and knows which version it is."""
+"""Call git in one repository, keep long-lived processes, check the version of git."""
 
 from __future__ import annotations
 
@@ -12,54 +12,56 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
 
+# The oldest supported git.
 _MINIMUM = (2, 39)
-"""The oldest git that is supported."""
 
 
+# For commands that write: by default git flushes neither loose objects nor refs. It never flushes
+# directories.
 DURABLE = ("-c", "core.fsync=committed,loose-object,index,reference", "-c", "core.fsyncMethod=fsync")
-"""Options for git commands that write: by default git flushes neither loose objects nor refs. It never flushes directories."""
 
 
+# For commands that walk a whole repository: a tenth of the memory, no more time.
 LEAN = (
-    *("-c", "core.packedGitWindowSize=1m", "-c", "core.packedGitLimit=32m"),  # else all of each pack is mapped
+    *("-c", "core.packedGitWindowSize=1m", "-c", "core.packedGitLimit=32m"),  # else git maps all of each pack
     *("-c", "core.deltaBaseCacheLimit=16m"),
 )
-"""Options for git commands that walk through a whole repository: a tenth of the memory, and no more time."""
 
 
+# For commands that read many objects: packs may be larger than memory, so map less of them.
 BOUNDED = ("-c", "core.packedGitWindowSize=8m", "-c", "core.packedGitLimit=64m")
-"""Options for git commands that read many objects of a repository, whose packs may be larger than the memory: no more of them is mapped."""
 
+# For commands that read contents of any size: git then holds no large file in memory.
 STREAMED = ("-c", "core.bigFileThreshold=32m", *BOUNDED)
-"""The same for those that read contents of any size: git has no large file in memory as a whole."""
 
+# Options of every call, so that settings cannot change what these do.
+# `tests/store/test_user_settings.py` covers the other settings.
 _OURS = (
-    *("-c", "core.fsmonitor=false"),  # a program of the user's that git starts, and that may stay
-    *("-c", "core.warnAmbiguousRefs=false"),  # an oid is an oid: git looks six times for a ref with such a name, to warn of it
-    *("-c", "submodule.recurse=false"),  # else `read-tree -u` overwrites what is not committed in a submodule, and fails without one
-    *("-c", "core.ignoreStat=false"),  # else each file that is written is assumed to be unchanged from then on
+    *("-c", "core.fsmonitor=false"),  # else git starts the user's program, which may stay
+    *("-c", "core.warnAmbiguousRefs=false"),  # else git looks six times for a ref named like an oid
+    *("-c", "submodule.recurse=false"),  # else `read-tree -u` overwrites uncommitted work in submodules
+    *("-c", "core.ignoreStat=false"),  # else git assumes that written files stay unchanged
 )
-"""Options of every call: what settings may not change. `tests/store/test_user_settings.py` tries the others."""
 
+# For commands that change files or an index: these are no events for the user's hooks.
 NO_HOOKS = (
     *("-c", "core.hooksPath=/dev/null"),
-    # Those in the configuration, from git 2.54 on, are switched off by their events.
+    # Hooks in the configuration (git 2.54 and later) are disabled by event.
     *("-c", "hook.post-index-change.enabled=false", "-c", "hook.post-checkout.enabled=false"),
 )
-"""Options for git commands that change files or an index: what happens there is no event of the user's."""
 
+# Variables for the user's own commands: pathspec matching, dates, source of attributes.
 _THEIRS = (
     *("GIT_LITERAL_PATHSPECS", "GIT_GLOB_PATHSPECS", "GIT_NOGLOB_PATHSPECS", "GIT_ICASE_PATHSPECS"),
     *("GIT_COMMITTER_DATE", "GIT_AUTHOR_DATE", "GIT_ATTR_SOURCE"),
 )
-"""Variables for what people call themselves: how paths are matched, when they commit, whose attributes count."""
 
 
 _versions: dict[tuple[str, str], tuple[int, ...]] = {}
 
 
 class Git:
-    """Calls git in one repository, whatever the caller's environment says.
+    """git bound to one repository, whatever the caller's environment says.
 
     Args:
         git_dir: absolute path of the repository or of a linked worktree's administrative directory.
@@ -81,19 +83,19 @@ class Git:
         deadline: float | None = None,
         most: int | None = None,
     ) -> Completed:
-        """Runs one git command.
+        """Run one git command and wait for it.
 
         Args:
             args: options and command.
-            data: its standard input.
-            env: variables to set beside those of `environment()`.
-            ok: the exit codes that are no failure.
-            locks: whether it may take optional locks, that is, refresh the index on disk.
+            data: standard input.
+            env: variables to add to those of `environment()`.
+            ok: exit codes that are no failure.
+            locks: whether git may take optional locks, that is, refresh the index on disk.
             deadline: when to end it, on the clock of `time.monotonic`.
             most: after how many bytes of output to end it, by SIGTERM.
 
         Raises:
-            GitError: another exit code.
+            GitError: the exit code is not in `ok`.
             DeadlinePassed: it took longer.
         """
         child = Child([*self._prefix, *args], self._environment(env, locks=locks), own_group=deadline is not None)
@@ -108,22 +110,14 @@ class Git:
         ok: Sequence[int] = (0,),
         deadline: float | None = None,
     ) -> Completed:
-        """Runs one git command that says more than has to be in memory at once.
+        """Run one git command whose output may be larger than memory.
 
         Args:
-            args: options and command.
-            take: is given some lines of its output at a time, without their ends.
-            data: its standard input; if it comes in parts, none of them is empty.
-            env: variables to set beside those of `environment()`.
-            ok: the exit codes that are no failure.
-            deadline: when to end it, on the clock of `time.monotonic`.
+            take: receives some lines of the output at a time, without their newlines.
+            data: standard input; parts of an iterable must not be empty.
 
         Returns:
-            What it said besides.
-
-        Raises:
-            GitError: another exit code.
-            DeadlinePassed: it took longer.
+            The exit code and standard error. Other arguments and errors are those of `run`.
         """
         rest = b""
 
@@ -132,7 +126,8 @@ class Git:
             *lines, rest = (rest + chunk).split(b"\n")
             take(lines)
 
-        env = {"GIT_FLUSH": "0", **(env or {})}  # git writes line by line otherwise, a million times for a million commits
+        # Otherwise git writes line by line, a million times for a million commits.
+        env = {"GIT_FLUSH": "0", **(env or {})}
         child = Child([*self._prefix, *args], self._environment(env, locks=False), own_group=deadline is not None)
         try:
             done = child.communicate(data, deadline, into=into)
@@ -153,27 +148,22 @@ class Git:
         deadline: float | None = None,
         most: int | None = None,
     ) -> Completed:
-        """Waits for a command that was started, and returns what it said. Args and errors: as `run`."""
+        """Wait for a started command and return its output; see `run`."""
         try:
             done = child.communicate(data, deadline, most)
         except BaseException:
-            child.stop()  # an interrupt: nobody listens to it any more, and it would wait for that, and its pipes stay open here
+            child.stop()  # after an interrupt git would block on its output, and its pipes would stay open
             raise
         if done.code not in ok:
             raise GitError(args, done.code, done.complaint)
         return done
 
     def text(self, *args: str) -> str:
-        """Runs one git command and returns its output without the final newline; bytes that are not UTF-8 become surrogates."""
+        """Return a command's output without the final newline, decoded by `os.fsdecode`."""
         return os.fsdecode(self.run(*args).out.removesuffix(b"\n"))
 
     def start(self, *args: str, env: Mapping[str, str] | None = None) -> Child:
-        """Starts a git command, in a process group of its own.
-
-        Args:
-            args: options and command.
-            env: variables to set beside those of `environment()`.
-        """
+        """Start a git command in a process group of its own."""
         return Child([*self._prefix, *args], self._environment(env, locks=False), own_group=True)
 
     @staticmethod
@@ -183,32 +173,27 @@ class Git:
         for name in _THEIRS:
             if env is None or name not in env:
                 whole.pop(name, None)
-        whole["GIT_NO_REPLACE_OBJECTS"] = "1"  # an object is what its oid says (git-replace(1)): a file would come back as another one
+        # With git-replace(1), a restored file could have another content than the saved one.
+        whole["GIT_NO_REPLACE_OBJECTS"] = "1"
         if not locks:
             whole["GIT_OPTIONAL_LOCKS"] = "0"
         return whole
 
 
 def ask_version() -> Child | None:
-    """Returns git as it is being asked for its version, for `require_git`; None where the answer is known.
-
-    Raises:
-        CkptError: there is no git.
-    """
+    """Start `git version` for `require_git`; return None if the version is known."""
     executable = _executable()
     return None if executable in _versions else Child([executable[0], "version"], environment())
 
 
 def require_git(asked: Child | None = None) -> tuple[int, ...]:
-    """Returns the version of git.
-
-    It is asked once for each executable.
+    """Return the version of git, asked once for each executable.
 
     Args:
-        asked: what `ask_version` returned, so that nobody waits longer than for what git did meanwhile.
+        asked: the process from `ask_version`, which ran while git did other work.
 
     Raises:
-        RepositoryError: it is older than `_MINIMUM`.
+        RepositoryError: git is older than `_MINIMUM`.
         CkptError: there is no git.
     """
     executable = _executable()
@@ -218,16 +203,16 @@ def require_git(asked: Child | None = None) -> tuple[int, ...]:
     done = asked.communicate()
     if done.code < 0:
         raise RepositoryError(f"git was killed by signal {-done.code} when it was asked for its version", hint="run the command again")
-    said = done.out.decode("utf-8", "replace").strip()
+    answer = done.out.decode("utf-8", "replace").strip()
     numbers = []
-    for part in said.removeprefix("git version ").split("."):
+    for part in answer.removeprefix("git version ").split("."):
         if not part.isdigit():
             break
         numbers.append(int(part))
     version = tuple(numbers)
     if version < _MINIMUM:
         wanted = ".".join(map(str, _MINIMUM))
-        raise RepositoryError(f"{said} is too old", hint=f"install git {wanted} or newer, or name one in GITCKPT_GIT")
+        raise RepositoryError(f"{answer} is too old", hint=f"install git {wanted} or newer, or name one in GITCKPT_GIT")
     _versions[executable] = version
     return version
 
@@ -237,10 +222,9 @@ def _executable() -> tuple[str, str]:
 
 
 class Standby:
-    """A long-lived process between its uses. Whoever takes it has it alone, so threads, forks and nested uses never share one.
+    """A long-lived process between its uses.
 
-    Args:
-        start: starts one.
+    A caller takes it out while using it, so threads, forks and nested calls never share one.
     """
 
     def __init__(self, start: Callable[[], Child]) -> None:
@@ -248,7 +232,7 @@ class Standby:
         self._idle: list[Child] = []
 
     def take(self) -> Child:
-        """Returns the process that stands by, or a new one. It is to be given back, stopped or closed."""
+        """Return the idle process, or a new one; the caller gives it back or closes it."""
         while True:
             try:
                 child = self._idle.pop()
@@ -259,17 +243,17 @@ class Standby:
             child.close()
 
     def give_back(self, child: Child) -> None:
-        """Keeps a process that was taken, and waits for its next question, for the next use."""
+        """Keep a process for the next use; it must have no pending output."""
         if self._idle:
             child.stop()
         else:
             self._idle.append(child)
 
     def warm_up(self) -> None:
-        """Starts the process now, so that it stands by when it is needed."""
+        """Start the process now."""
         self.give_back(self.take())
 
     def close(self) -> None:
-        """Ends the process that stands by."""
+        """End the idle process."""
         while self._idle:
             self._idle.pop().stop()

@@ -1,4 +1,4 @@
-"""Git's own configuration: read in one call, again where one of its files has changed, and written by git."""
+"""Read git's configuration in one call, cached until a file changes, and write it."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from gitckpt.git.repository import ConfigEntries, Repository, Stamps
 
+# Settings that name a file.
 _NAMING = ("include.path", "core.excludesfile", "core.attributesfile")
-"""Settings that name a file."""
 
 _OURS = "ckpt."
 _PLACES = ("HOME", "XDG_CONFIG_HOME")
@@ -22,14 +22,14 @@ _OFF = ("", "false", "no", "off", "0")
 
 
 def read(repository: Repository, pattern: str) -> dict[str, list[str]]:
-    r"""Returns the settings whose name matches.
+    r"""Return the settings whose name matches.
 
     Args:
         pattern: a regular expression on the canonical name, such as `^ckpt\.`.
 
     Returns:
-        Values by name in git's canonical spelling (section and key lower case), in the order git reads them; the last one counts.
-        Settings of gitckpt in a file that is tracked are left out (`tracked`).
+        Values by canonical name (section and key in lower case), in the order git reads them; the
+            last one counts. gitckpt's settings from tracked files are left out (see `tracked`).
     """
     import re
 
@@ -43,16 +43,16 @@ def read(repository: Repository, pattern: str) -> dict[str, list[str]]:
 
 
 def places(repository: Repository, pattern: str) -> dict[str, str]:
-    """Return the file that sets each setting whose name matches; "" where no file does."""
+    """Return the file of each setting whose name matches; "" if it is in no file."""
     import re
 
     return {name: place for place, name, _ in _entries(repository) if re.search(pattern, name)}
 
 
 def tracked(repository: Repository) -> dict[str, list[str]]:
-    """Return the files with settings of gitckpt that are tracked here, and the names of these.
+    """Return the tracked files that hold settings of gitckpt, with the names of these.
 
-    `include.path` may lead to such a file: a branch decides what it says. The user's own
+    `include.path` may lead to such a file, and a branch decides what it contains. The user's own
     `~/.gitconfig` counts also where the home directory is a repository.
     """
     files = _tracked(repository, _entries(repository))
@@ -60,14 +60,14 @@ def tracked(repository: Repository) -> dict[str, list[str]]:
 
 
 def _tracked(repository: Repository, entries: ConfigEntries) -> dict[str, list[str]]:
-    found: dict[str, list[str]] = {}
-    known: list[str] = []
+    names_by_file: dict[str, list[str]] = {}
+    trusted: list[str] = []
     for place, name, _ in entries:
         if place and name.startswith(_OURS):
-            known = known or _always_read(repository)
-            if place not in known:
-                found.setdefault(place, []).append(name)
-    return {place: names for place, names in found.items() if _is_tracked(repository, place)}
+            trusted = trusted or _always_read(repository)
+            if place not in trusted:
+                names_by_file.setdefault(place, []).append(name)
+    return {place: names for place, names in names_by_file.items() if _is_tracked(repository, place)}
 
 
 def _is_tracked(repository: Repository, place: str) -> bool:
@@ -87,7 +87,7 @@ def _is_tracked(repository: Repository, place: str) -> bool:
 
 
 def read_local(repository: Repository, pattern: str) -> dict[str, list[str]]:
-    """Returns, as `read` does, the settings that are the repository's own, and not those that a person has set for all repositories."""
+    """Return, like `read`, only the settings of the repository's own configuration."""
     settings: dict[str, list[str]] = {}
     out = repository.git.run("config", "--local", "--null", "--get-regexp", pattern, ok=(0, 1)).out
     for entry in out.decode("utf-8", "surrogateescape").split("\0")[:-1]:
@@ -97,12 +97,12 @@ def read_local(repository: Repository, pattern: str) -> dict[str, list[str]]:
 
 
 def is_on(value: str) -> bool:
-    """Tells whether a value that `read` returned stands for true (git-config(1), "boolean"); of one that git refuses, it does."""
+    """Return whether a value from `read` is true (git-config(1), "boolean")."""
     return value.lower() not in _OFF
 
 
 def _entries(repository: Repository) -> ConfigEntries:
-    """Returns all that git reads, in one call, and again only where a file has changed since, or a variable."""
+    # Ask git again only if a file or a variable has changed.
     known, variables = repository.configuration, _variables()
     if known is not None:
         entries, (before, stamps) = known
@@ -118,24 +118,23 @@ def _entries(repository: Repository) -> ConfigEntries:
 
 
 def _parted(entry: str) -> tuple[str, str]:
-    """Returns name and value; a name without one stands for true."""
-    name, newline, value = entry.partition("\n")
+    name, newline, value = entry.partition("\n")  # a name without a value means true
     return name, value if newline else "true"
 
 
 def _to_be_kept(
     repository: Repository, entries: ConfigEntries, variables: dict[str, str], start: int
 ) -> tuple[ConfigEntries, Stamps] | None:
-    """Returns what was read with what will tell of a change; None where that might not: a file is young, or counts on one branch only."""
+    # None: a change may stay unnoticed, as a file is too young or included on one branch only.
     if any(name.startswith("includeif.onbranch:") for _, name, _ in entries):
         return None
     stamps = {path: _stamp(path, start) for path in _files(repository, entries)}
-    found = {path: stamp for path, stamp in stamps.items() if stamp is not None}
-    return (entries, (variables, found)) if len(found) == len(stamps) else None
+    readable = {path: stamp for path, stamp in stamps.items() if stamp is not None}
+    return (entries, (variables, readable)) if len(readable) == len(stamps) else None
 
 
 def _stamp(path: str, now: int | None = None) -> str | None:
-    """Returns what a file looks like, "" for one that is not there; None for one that cannot be looked at, or was too young then."""
+    # "" for a missing file; None for one that is unreadable, or was too young at `now`.
     try:
         status = os.stat(path)
     except (FileNotFoundError, NotADirectoryError):
@@ -146,18 +145,17 @@ def _stamp(path: str, now: int | None = None) -> str | None:
 
 
 def _variables() -> dict[str, str]:
-    """Returns the variables that say which files git reads, and what besides."""
+    # What decides which files git reads, or adds settings.
     return {name: value for name, value in os.environ.items() if name in _PLACES or name.startswith("GIT_CONFIG")}
 
 
 def _shared() -> str:
-    """Return the directory of the user's configuration that is not `~/.gitconfig`."""
+    # The directory of the user's configuration apart from ~/.gitconfig.
     home = os.environ.get("XDG_CONFIG_HOME") or os.path.join(os.path.expanduser("~"), ".config")
     return os.path.join(home, "git")
 
 
 def _always_read(repository: Repository) -> list[str]:
-    """Return the files of configuration that git reads without being told to."""
     return [
         os.environ.get("GIT_CONFIG_SYSTEM") or "/etc/gitconfig",
         os.environ.get("GIT_CONFIG_GLOBAL") or os.path.join(os.path.expanduser("~"), ".gitconfig"),
@@ -168,28 +166,27 @@ def _always_read(repository: Repository) -> list[str]:
 
 
 def _files(repository: Repository, entries: ConfigEntries) -> list[str]:
-    """Return the files that the configuration comes from or names; also missing ones that git would read (git-config(1), "FILES")."""
-    found = [
+    paths = [
         *_always_read(repository),
         *(os.path.join(_shared(), name) for name in ("ignore", "attributes")),
         "/etc/gitattributes",
     ]
     for place, name, value in entries:
         if place:
-            found.append(place)
+            paths.append(place)
         if name.lower() in _NAMING or (name.startswith("includeif.") and name.endswith(".path")):
-            found.append(os.path.join(os.path.dirname(place), os.path.expanduser(value)))
+            paths.append(os.path.join(os.path.dirname(place), os.path.expanduser(value)))
     top = repository.worktree or repository.common_dir
-    return list(dict.fromkeys(os.path.join(top, path) for path in found))
+    return list(dict.fromkeys(os.path.join(top, path) for path in paths))
 
 
 def write(repository: Repository, name: str, value: str, *, add: bool = False) -> None:
-    """Sets a name of the repository's own configuration, or adds one more value to it; when this returns, it is on the disk."""
+    """Set a name in the repository's configuration, or add a value; flush the file."""
     repository.git.run("config", "--local", "--add" if add else "--replace-all", name, value)
     fsync.flush([os.path.join(repository.common_dir, "config"), repository.common_dir])
 
 
 def unset(repository: Repository, name: str, value: str | None = None) -> None:
-    """Removes a name of the repository's own configuration, or one of its values; it may be missing."""
+    """Remove a name, or one of its values, from the repository's configuration."""
     wanted = ["--fixed-value", "--unset-all", name, value] if value is not None else ["--unset-all", name]
     repository.git.run("config", "--local", *wanted, ok=(0, 5))

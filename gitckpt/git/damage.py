@@ -1,6 +1,6 @@
-"""Find objects that git cannot read, and move what is left of them aside.
+"""Find objects that git cannot read, and move their files aside.
 
-git takes an object to be there as soon as a file has its name, and never writes it again.
+git considers an object present once a file has its name, and never writes it again.
 """
 
 from __future__ import annotations
@@ -16,19 +16,19 @@ from gitckpt.git.objects.encoding import OVERSIZED, object_hash, object_id
 from gitckpt.git.process import GitError
 from gitckpt.git.repository import Repository
 
-_LARGE = 32 << 20  # in bytes: from here on, a content is not held in memory
+_LARGE = 32 << 20  # bytes; larger contents are streamed
 _CHUNK = 1 << 20
 _EVERY = 1000
 _NAME_LENGTHS = (38, 62)  # of the files of loose objects: SHA-1, SHA-256
 
+# Receives the number of objects read, and the total.
 Counted = Callable[[int, int], None]
-"""Receives how many objects were read, and of how many."""
 
 
 def unreadable(repository: Repository, oids: Sequence[str], progress: Counted | None = None) -> set[str]:
-    """Return the objects that are missing, or whose content is not what the oid says.
+    """Return the objects that are missing, or whose content does not match the oid.
 
-    Nothing is fetched: in a partial clone, an object that is not there is not damaged.
+    Nothing is fetched: in a partial clone, a missing object is not damaged.
     """
     lost = set()
     contents = repository.cat_file.contents(oids, _LARGE)
@@ -47,14 +47,14 @@ def unreadable(repository: Repository, oids: Sequence[str], progress: Counted | 
 
 
 def all_unreadable(repository: Repository, progress: Counted | None = None) -> set[str]:
-    """Read every object of a repository, and return those that are damaged."""
+    """Return the damaged objects of the whole repository."""
     lost = unreadable(repository, _present(repository), progress)
-    # What a gc has deleted since it was listed is not damaged.
+    # An object that a gc deleted meanwhile is not damaged.
     return unreadable(repository, sorted(lost.intersection(_present(repository)))) if lost else lost
 
 
 def empty_files(repository: Repository) -> dict[str, str]:
-    """Return the path of each loose object of length zero, as a power cut leaves it, by oid."""
+    """Return the paths, by oid, of empty loose objects, as a power cut leaves them."""
     top = os.path.join(repository.common_dir, "objects")
     paths = {
         place + name: os.path.join(top, place, name)
@@ -67,7 +67,7 @@ def empty_files(repository: Repository) -> dict[str, str]:
 
 
 def move_aside(repository: Repository, oid: str) -> bool:
-    """Move the file of a loose object to `ckpt/damaged/`, so that git writes the object again.
+    """Move a loose object's file to `ckpt/damaged/`, so that git writes it again.
 
     Raises:
         GitError: it cannot be moved.
@@ -85,14 +85,14 @@ def move_aside(repository: Repository, oid: str) -> bool:
 
 
 def _present(repository: Repository) -> list[str]:
-    """Return all objects that have a file or an entry in a pack, damaged or not."""
+    # Damaged objects are listed, too.
     words = ("cat-file", "--batch-all-objects", "--unordered", "--buffer")
     done = repository.git.run(*words, "--batch-check=%(objectname)")
     return done.out.decode("ascii").split()
 
 
 def _is_sound(repository: Repository, oid: str) -> bool:
-    """Tell whether a large object has the content that its oid names."""
+    # Large objects are hashed in chunks.
     header = repository.cat_file.info(oid)
     if header is None:
         return False
@@ -111,5 +111,5 @@ def _is_sound(repository: Repository, oid: str) -> bool:
 def _is_empty(path: str) -> bool:
     try:
         return os.lstat(path).st_size == 0
-    except OSError:  # a gc has come
+    except OSError:  # deleted by a gc
         return False

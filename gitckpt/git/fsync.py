@@ -1,8 +1,8 @@
 """Flush files and directories to the disk.
 
-git flushes the files that it writes where `core.fsync` says so, and never a directory: after a power cut, a
-flushed file may lack its name. So what a checkpoint adds is flushed here with its directories, before its
-refs are written. The commit that it is linked to is as durable as git made it.
+git flushes the files that it writes where `core.fsync` says so, and never a directory: after a
+power cut, a flushed file may lack its name. So gitckpt flushes a checkpoint's objects with their
+directories before it writes refs. The linked commit is as durable as git made it.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     from _thread import LockType
     from collections.abc import Callable, Iterable
 
-# A file system commits its journal once for all that wait: 30 files take 30 ms one by one, 8 ms side by side.
+# A file system commits its journal once for all waiting threads: 30 files take 30 ms one by one,
+# 8 ms in parallel.
 _THREADS = 8
 
 _GONE = (ENOENT, ENOTDIR)
@@ -27,9 +28,9 @@ _UNABLE = (EINVAL, ENOTSUP, EBADF, ENOSYS)  # from file systems that cannot flus
 
 
 def flush(paths: Iterable[str]) -> None:
-    """Wait until files and directories are on the disk: contents of files, names in directories.
+    """Wait until contents of files and names in directories are on the disk.
 
-    A path that is gone is skipped, such as an object that a gc has packed.
+    A missing path is skipped, such as an object that a gc has packed.
 
     Raises:
         CkptError: the disk reports an error.
@@ -56,11 +57,12 @@ def object_path(common_dir: str, oid: str) -> str:
 
 
 def object_paths(common_dir: str, oids: Iterable[str]) -> list[str]:
-    """Return what to flush for objects: loose files and all directories; git flushes packs itself."""
+    """Return the paths to flush for objects: loose files and all directories."""
     files = [object_path(common_dir, oid) for oid in oids]
     if not files:
         return []
     top = f"{common_dir}/objects"
+    # git flushes packs itself, but not their names.
     return [*files, *dict.fromkeys(map(os.path.dirname, files)), f"{top}/pack", top]
 
 
@@ -79,7 +81,7 @@ def _start(waiting: list[str], failures: list[OSError]) -> LockType:
 
 
 def _work(waiting: list[str], failures: list[OSError]) -> None:
-    """Flush paths until none is left; other threads take from the same list."""
+    # Other threads take paths from the same list.
     while True:
         try:
             path = waiting.pop()
@@ -101,7 +103,7 @@ def _apply(flush_fd: Callable[[int], object], path: str, failures: list[OSError]
 
 
 def _empty_cache(path: str, failures: list[OSError]) -> None:
-    """Make a Mac's disk write its cache: fsync(2) there only waits until the disk has the data."""
+    # On macOS, fsync(2) only hands the data to the disk; F_FULLFSYNC empties the disk's cache.
     if sys.platform != "darwin":
         return
     import fcntl

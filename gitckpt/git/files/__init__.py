@@ -1,9 +1,9 @@
-"""What git keeps in files, read and written without a process where that is plain; and files that anybody may have made.
+"""Read and write files without a process: those of git and those of a branch.
 
 Doors:
-    refs_stat: refs as the files that they are.
-    regular: files that a branch may have brought along.
-    atomic: a file written whole or not at all.
-    mounts: what is mounted below a directory, and not ours to delete.
-    premises: directories of ours, which may lie where a branch has put a link.
+    refs_stat: refs read from their files.
+    regular: files that a branch may contain.
+    atomic: replace a file as a whole.
+    mounts: mount points, which must not be deleted.
+    premises: gitckpt's own directories, in place of which a branch may put a link.
 """

@@ -1,10 +1,10 @@
-"""Objects of git: read and written through a port with two adapters, as bytes, and compared.
+"""Read, write, encode and compare git objects, through a port with two adapters.
 
 Doors:
-    plumbing: the adapter without libgit2, for those who cannot wait for it.
-    port: what an adapter does.
-    writer: packs of our own.
+    plumbing: the adapter that calls git instead of libgit2.
+    port: the interface of an adapter.
+    writer: write loose objects and packs.
     encoding: oids and trees as bytes.
-    diff: what is at which path of a tree.
-    alternates: keeps commits and lends them no name.
+    diff: the entries of a tree, and what differs between trees.
+    alternates: borrowed objects, and commits that keep others alive.
 """
