@@ -1,6 +1,6 @@
-"""What is wrong, found from objects alone, and what can be mended.
+"""Find defects from objects alone, and repair what can be repaired.
 
 Doors:
-    verification: what `git ckpt verify` does.
-    doctor: what `git ckpt doctor` looks at.
+    verification: `git ckpt verify`.
+    doctor: `git ckpt doctor`.
 """

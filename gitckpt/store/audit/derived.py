@@ -1,4 +1,4 @@
-"""Verifies what is derived from checkpoints: the notes that link commits to them, and the index of the listing."""
+"""Verify data derived from checkpoints: notes on commits, and the listing index."""
 
 from __future__ import annotations
 
@@ -18,17 +18,15 @@ _FIELDS = attrgetter(*(name for name in entry.FIELDS if name != "changed"))
 
 
 def links(store: Checkpoints, evidence: Evidence) -> tuple[list[Flaw], int]:
-    """Returns what is wrong with the notes, and how many links there are.
+    """Return the flaws of the notes, and the number of links.
 
-    A checkpoint is linked where the note of any commit lists it, as git carries the notes of rewritten commits over, where that waits, or
-    where the note of its commit is full.
-
-    Args:
-        evidence: what there is.
+    A checkpoint is linked if the note of any commit lists it (git copies notes of rewritten
+    commits), if its link is pending, or if the note of its commit is full.
     """
-    lines_waiting, removed = notes.pending(store.repository)  # first: they may be written meanwhile
-    waiting = {note.link_id(line) for lines in lines_waiting.values() for line in lines}
-    waiting = {name for name in waiting if _valid(evidence, name) is not None}  # a kill leaves lines of those that were never finished
+    pending, removed = notes.pending(store.repository)  # first: they may be written meanwhile
+    pending_ids = {note.link_id(line) for lines in pending.values() for line in lines}
+    # A kill leaves pending lines of checkpoints that were never finished.
+    pending_ids = {name for name in pending_ids if _valid(evidence, name) is not None}
     stray: list[tuple[str, Flaw]] = []
     full: set[str] = set()
     count = 0
@@ -37,18 +35,18 @@ def links(store: Checkpoints, evidence: Evidence) -> tuple[list[Flaw], int]:
             full.add(commit)
         for line in lines or ():
             if note.link_id(line) in removed and _valid(evidence, note.link_id(line)) is None:
-                continue  # the next write takes it out
+                continue  # the next write removes it
             count += ids.is_id(note.link_id(line))
             stray += ((commit, flaw) for flaw in _line(evidence, commit, line))
     stray.sort(key=lambda found: found[0])
     unlisted = [record for at in evidence.places() if not evidence.listed[at] and (record := evidence.record(at)).git_sha]
-    count += sum(record.id in waiting or record.git_sha in full for record in unlisted)
-    missing = _missing(evidence, [record for record in unlisted if record.id not in waiting and record.git_sha not in full])
+    count += sum(record.id in pending_ids or record.git_sha in full for record in unlisted)
+    missing = _missing(evidence, [record for record in unlisted if record.id not in pending_ids and record.git_sha not in full])
     return [*(flaw for _, flaw in stray), *missing], count
 
 
 def _missing(evidence: Evidence, records: Iterable[SheetRow]) -> Iterator[Flaw]:
-    """Yields a flaw for each of some checkpoints whose commit is kept."""
+    """Yield a flaw for each unlisted checkpoint whose commit exists."""
     for record in records:
         if evidence.kind(layout.KEEP, record.git_sha) == "commit":
             sentence = f"the note of its commit {record.git_sha} does not list it"
@@ -57,13 +55,13 @@ def _missing(evidence: Evidence, records: Iterable[SheetRow]) -> Iterator[Flaw]:
 
 
 def _valid(evidence: Evidence, name: str) -> int | None:
-    """Returns where a valid checkpoint stands in the table."""
+    """Return the table place of a valid checkpoint, or None."""
     at = evidence.table.find(name)
     return at if at is not None and evidence.table.valid[at] else None
 
 
 def _line(evidence: Evidence, commit: str, line: str) -> Iterator[Flaw]:
-    """Yields what is wrong with one line of a note, and notes whom it lists. What people wrote there themselves is theirs."""
+    """Yield the flaws of one line of a note; lines by users are left alone."""
     name = note.link_id(line)
     at = _valid(evidence, name)
     if at is None:
@@ -81,10 +79,10 @@ def _line(evidence: Evidence, commit: str, line: str) -> Iterator[Flaw]:
 
 
 def listing(store: Checkpoints, evidence: Evidence) -> list[Flaw]:
-    """Returns whether the index lists something else than there is."""
+    """Return a flaw if the index differs from the documents."""
     listed = {entry.id: entry for entry in store.index.select()}
     valid = {record.id: record.entry for record in map(evidence.record, evidence.places())}
-    # Of a document whose state cannot be read, the index knows the header.
+    # The index has the header of documents whose state is unreadable.
     differing = sorted(
         name
         for name in listed.keys() | valid.keys()
@@ -98,5 +96,5 @@ def listing(store: Checkpoints, evidence: Evidence) -> list[Flaw]:
 
 
 def _says_the_same(listed: Entry | None, valid: Entry | None) -> bool:
-    """Tell whether a listing says what the document does; how many paths have changed is in no document."""
+    """Return whether an index entry equals its document; only the index counts changed paths."""
     return listed is not None and valid is not None and _FIELDS(listed) == _FIELDS(valid)

@@ -1,4 +1,4 @@
-"""What `git ckpt doctor` looks at: the installation, leftover locks, and refs that are no checkpoints."""
+"""Check the installation, leftover locks, and refs that are no checkpoints."""
 
 from __future__ import annotations
 
@@ -27,21 +27,21 @@ from gitckpt.store.roster import Roster
 _SET = "git config {} VALUE"
 _ALLOW = "see what that means, and allow it: git ckpt allow"
 
+# Seconds after which a lock file counts as left by a crash, if the system cannot tell.
 _STALE_AFTER = 600
-"""A lock file older than this, in seconds, was most likely left by a crash, also where the system does not tell."""
 
 
+# Number of checkpoints from which their cost is reported: each `git fetch` of other clones reads
+# all refs, 2.5 s for 100,000.
 _MANY = 50_000
-"""From so many checkpoints on it is said what they cost: others' `git fetch` reads each of their refs, 2.5 s for 100,000."""
 
 
 @dataclass(frozen=True, slots=True)
 class Diagnosis:
-    """What a look at the installation has found.
+    """The result of `diagnose`.
 
     Attributes:
-        facts: what to know about the repository, by name.
-        findings: everything that is not as it should be.
+        facts: about the repository, by name.
     """
 
     facts: Mapping[str, str | int | None]
@@ -49,7 +49,7 @@ class Diagnosis:
 
 
 def diagnose(store: Checkpoints) -> Diagnosis:
-    """Returns what there is to know, and what is wrong; changes nothing.
+    """Return facts about the repository and all findings; change nothing.
 
     Raises:
         RepositoryError: git is too old.
@@ -59,7 +59,7 @@ def diagnose(store: Checkpoints) -> Diagnosis:
 
 
 def facts(store: Checkpoints, version: tuple[int, ...]) -> dict[str, str | int | None]:
-    """Returns what to know about the repository, by name."""
+    """Return facts about the repository, by name."""
     repository = store.repository
     refs = [ref for ref, _ in store.refs.each(layout.CHECKPOINTS)]
     foreign = sum(map(layout.is_foreign, refs))
@@ -83,11 +83,7 @@ def facts(store: Checkpoints, version: tuple[int, ...]) -> dict[str, str | int |
 
 
 def examine(store: Checkpoints, version: tuple[int, ...]) -> list[Finding]:
-    """Returns everything that is not as it should be; changes nothing.
-
-    Args:
-        version: of git.
-    """
+    """Return everything that is wrong; change nothing."""
     listing = inventory.list_refs(store.repository)
     broken = [*inventory.broken(store.repository, listing.complaint), *inventory.in_the_way(store.repository, listing.barring)]
     return [
@@ -121,20 +117,20 @@ def _invalid(problem: Problem) -> Finding:
 
 
 def _settings(store: Checkpoints) -> list[Finding]:
-    found = settings.read(store.repository)
-    error = found.error
+    rules = settings.read(store.repository)
+    error = rules.error
     if isinstance(error, ConfigError):
         return [Finding("settings-invalid", f"{settings.FILE}:{each.line}", each.text, each.hint or error.hint) for each in error.mistakes]
     if error is not None:
         return [Finding("settings-invalid", settings.FILE, error.message, error.hint)]
-    if found.loosened is not None and not found.loosened.is_allowed:
-        keys = ", ".join(found.loosened.values)
+    if rules.loosened is not None and not rules.loosened.is_allowed:
+        keys = ", ".join(rules.loosened.values)
         return [Finding("settings-unapproved", settings.FILE, f"loosens {keys}; until that is allowed here, built-in values apply", _ALLOW)]
     return []
 
 
 def _unknown(repository: Repository) -> list[Finding]:
-    """Return the settings of git below `ckpt.` that nothing reads, such as typing errors."""
+    """Return settings below `ckpt.` that nothing reads, such as typing errors."""
     known = (*settings.NAMES, *installation.SETTINGS)
     findings = []
     for name, file in settings.places(repository).items():
@@ -153,9 +149,9 @@ def _unknown(repository: Repository) -> list[Finding]:
 
 
 def _tracked_settings(repository: Repository) -> list[Finding]:
-    said = "is tracked, so a branch decides what it says; these settings in it do not count: "
+    prefix = "is tracked, so a branch decides what it says; these settings in it do not count: "
     return [
-        Finding("settings-tracked", path, said + first_of(names), _SET.format(shell_word(names[0])))
+        Finding("settings-tracked", path, prefix + first_of(names), _SET.format(shell_word(names[0])))
         for path, names in config.tracked(repository).items()
     ]
 
@@ -199,22 +195,22 @@ def _rewritten(store: Checkpoints) -> list[Finding]:
 def _locks(store: Checkpoints) -> list[Finding]:
     repository = store.repository
     places = [*heads.there(repository), *_locks_of_others(repository)]
-    left = leftovers.left_locks(repository, places)
+    stale = leftovers.left_locks(repository, places)
     now = store.clock() // times.MICRO
     findings = []
     for path in places:
-        found = leftovers.mark(path)
-        age = now - int(found.changed) if found is not None else 0
-        if path not in left and age <= _STALE_AFTER:
+        mark = leftovers.mark(path)
+        age = now - int(mark.changed) if mark is not None else 0
+        if path not in stale and age <= _STALE_AFTER:
             continue
-        said = "and no git that runs here can have made it" if path in left else "most likely a crash left it behind"
-        after = "; whoever needs it next removes it" if path in left and heads.is_ours(repository, path) else ""
-        sentence = f"is {times.age_text(max(age, 0) * times.MICRO)} old, {said}{after}"
+        origin = "and no git that runs here can have made it" if path in stale else "most likely a crash left it behind"
+        note = "; whoever needs it next removes it" if path in stale and heads.is_ours(repository, path) else ""
+        sentence = f"is {times.age_text(max(age, 0) * times.MICRO)} old, {origin}{note}"
         findings.append(Finding("stale-lock", path, sentence, f"make sure that no git runs here, then: rm {shell_word(path)}"))
     return findings
 
 
 def _locks_of_others(repository: Repository) -> list[str]:
-    """Returns the paths of the locks that are neither of refs of ours nor of another tool's beside them."""
+    """Return locks outside gitckpt's refs and those of other tools beside them."""
     others = (path for path in leftovers.lock_files(repository) if not heads.is_ours(repository, path))
     return [path for path in others if not layout.is_foreign(os.path.relpath(path, repository.common_dir).removesuffix(".lock"))]

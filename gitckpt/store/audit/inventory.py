@@ -1,4 +1,4 @@
-"""What `verify` judges: all refs of ours, and every document behind one, each read once."""
+"""Collect what `verify` judges: all refs of gitckpt and their documents, each read once."""
 
 from __future__ import annotations
 
@@ -24,18 +24,18 @@ from gitckpt.store.checkpoints import Checkpoints
 from gitckpt.store.records import layout
 from gitckpt.store.records.entry import Entry
 
-# The checkpoints that an audit compares with everything else.
+# The table of checkpoints.
 
 
 class SheetRow(NamedTuple):
-    """What the document of a valid checkpoint says, less what nothing depends on.
+    """The fields of a valid checkpoint that the audits need.
 
     Attributes:
         oid: the blob of the document.
-        holds: namespace of refs → the oid that its ref there should point to, or, below `refs/keep/ckpt/`, keep.
-        names: the other checkpoints it names, each with the key that does.
-        submodules: as `Entry` has them.
-        entry: what the index should know of it.
+        holds: the oid that its ref in each namespace should point to, by namespace.
+        names: pairs of a key and the other checkpoint that it names.
+        submodules: as in `Entry`.
+        entry: the expected index entry.
     """
 
     id: str
@@ -54,20 +54,20 @@ class SheetRow(NamedTuple):
 
     @property
     def ref(self) -> str:
-        """Full name of its ref."""
+        """The full name of its ref."""
         return layout.CHECKPOINTS + self.id
 
     @property
     def is_there(self) -> Update:
-        """What a transaction that depends on it begins with."""
+        """The ref update that makes a transaction fail if the checkpoint has changed."""
         return Update(self.ref, self.oid, self.oid)
 
 
 class Sheet:
-    """The checkpoints, in the order of their ids; a place is a number from 0.
+    """A table of checkpoints, ordered by id; a place is an index from 0.
 
     Attributes:
-        valid: for each place 1 where the document is one.
+        valid: for each place, 1 if its document is valid.
         extras: places of checkpoints that are in a run, or name more than a commit.
     """
 
@@ -82,13 +82,13 @@ class Sheet:
         return len(self._oids)
 
     def append(self, name: str, oid: str) -> None:
-        """Add a ref below `refs/checkpoints/`; they come in the order of their names."""
+        """Add a ref below `refs/checkpoints/`; call in the order of names."""
         self._places[name] = len(self._oids)
         self._oids.append((name, oid))
         self.valid.append(0)
 
     def fill(self, at: int, checkpoint: Checkpoint, names: Sequence[tuple[str, str]]) -> None:
-        """Note what the valid checkpoint at a place says, and which others it names."""
+        """Store the valid checkpoint at a place, with the checkpoints that it names."""
         entry, files, imported = Entry.of(checkpoint, self.oid(at)), checkpoint.worktree, checkpoint.imported
         needed = {
             layout.TREES: checkpoint.tree,
@@ -118,7 +118,7 @@ class Sheet:
         )
 
     def find(self, name: str) -> int | None:
-        """Return the place of the checkpoint with an id; None where no ref is named so."""
+        """Return the place of the checkpoint with an id, or None."""
         return self._places.get(name)
 
     def id(self, at: int) -> str:
@@ -142,17 +142,17 @@ class Sheet:
         return self._rows[at].git_sha
 
     def by_time(self) -> list[int]:
-        """Return the places of the valid checkpoints in the order of their timestamps."""
+        """Return the places of the valid checkpoints by timestamp."""
         return sorted(compress(range(len(self)), self.valid), key=lambda at: self._rows[at].entry.time)
 
 
-# What `verify` judges: all refs of ours, and every document behind one, each read once.
+# Flaws and evidence.
 
 
 REPAIR = "git ckpt verify --repair"
 
+# The kind of object that the refs in each namespace keep.
 KINDS = {layout.KEEP: "commit", layout.TREES: "tree", layout.OPERATIONS: "commit", layout.ORIGINALS: "blob"}
-"""Namespace → the kind of object that its refs keep."""
 
 _BARRING = (*layout.OWN, *(space.rstrip("/") for space in (layout.TREES, layout.ORIGINALS, layout.RUNS, layout.LEASES, layout.KEYS)))
 _BROKEN = "ignoring broken ref "
@@ -164,9 +164,8 @@ class Link:
     """A change of one line in the note of a commit.
 
     Attributes:
-        commit: whose note.
-        old: the line to take out; None to take out none.
-        new: the line to put in; None to put in none.
+        old: the line to remove, if any.
+        new: the line to add, if any.
     """
 
     commit: str
@@ -176,16 +175,15 @@ class Link:
 
 @dataclass(frozen=True, slots=True)
 class Flaw:
-    """A finding, and how `--repair` mends it; without any way of doing so it is left to a person.
+    """A finding, and how `--repair` mends it, if it can.
 
     Attributes:
-        finding: what is reported.
-        updates: the ref updates that mend it, one transaction.
-        link: the change of a note that mends it.
-        in_index: whether making the derived index anew mends it.
-        is_leftover: whether it may be mended only while no checkpoint is being written: it could belong to that one.
-        scaffold: the directory in which a worktree was half made.
-        worktree: what git keeps of a worktree whose directory is gone, and where that was: git forgets it.
+        updates: ref updates that mend it, in one transaction.
+        link: a note change that mends it.
+        in_index: whether rebuilding the index mends it.
+        is_leftover: mended only while no checkpoint is being written, as it could be its.
+        scaffold: the directory of a half-made worktree.
+        worktree: git directory and former path of a worktree that git should forget.
     """
 
     finding: Finding
@@ -198,7 +196,7 @@ class Flaw:
 
     @property
     def key(self) -> tuple[str, str, str]:
-        """What tells it from others, and equals where another look finds it again."""
+        """What identifies the flaw when it is found again."""
         return self.finding.code, self.finding.object, self.finding.sentence
 
     @property
@@ -217,30 +215,30 @@ def mendable(
     in_index: bool = False,
     is_leftover: bool = False,
 ) -> Flaw:
-    """Returns a flaw that `--repair` mends. Args: as the attributes of `Finding` and `Flaw`."""
+    """Return a flaw that `--repair` mends."""
     return Flaw(Finding(code, what, sentence, REPAIR), updates, link, in_index, is_leftover)
 
 
 def lasting(code: str, what: str, sentence: str, cure: str | None) -> Flaw:
-    """Returns a flaw that is left to a person. Args: as the attributes of `Finding`."""
+    """Return a flaw that only the user can fix."""
     return Flaw(Finding(code, what, sentence, cure))
 
 
 class Evidence:
-    """What there is.
+    """The refs and checkpoints of a repository, as read by `gather`.
 
     Attributes:
-        table: the checkpoints, those that are valid and others.
-        listing: a digest of what git said of the refs.
-        complaint: what it complained of.
-        refs: oid by full name, without those below `refs/checkpoints/`.
-        symbolic: what a ref stands for that points to no object itself, and its oid, by its full name.
-        barring: refs that stand where git needs a directory for ours.
-        unjudged: oid by name, below `refs/checkpoints/`, of what is no valid checkpoint or of a newer gitckpt.
-        flaws: what was wrong with refs and documents as such.
-        odd: kind of each object that a ref of a checkpoint should point to and that is of another kind; None for one that is missing.
-        listed: for each place of the table whether a note lists it; `derived.links` notes that.
-        strays: ids that notes list, of no valid checkpoint; likewise.
+        table: all checkpoints, valid or not.
+        listing: a digest of git's ref listing.
+        complaint: what git wrote to stderr while listing.
+        refs: oids by full name, without refs below `refs/checkpoints/`.
+        symbolic: target and oid of each symbolic ref, by full name.
+        barring: refs whose names git needs as directories.
+        unjudged: name → oid of checkpoints that are invalid or of a newer gitckpt.
+        flaws: those of refs and documents as such.
+        odd: kinds of referenced objects of a wrong kind, by oid; None if missing.
+        listed: for each place, whether a note lists it; set by `derived.links`.
+        strays: ids in notes without a valid checkpoint; set by `derived.links`.
     """
 
     def __init__(self) -> None:
@@ -258,47 +256,47 @@ class Evidence:
         self._runs: dict[str, list[int]] | None = None
 
     def is_there(self, checkpoint_id: str) -> bool:
-        """Tells whether a checkpoint has its ref, whatever that holds."""
+        """Return whether a checkpoint has a ref, valid or not."""
         return self.table.find(checkpoint_id) is not None
 
     def places(self) -> Iterator[int]:
-        """Yields where the valid checkpoints stand in the table, in the order of their ids."""
+        """Yield the places of the valid checkpoints, by id."""
         valid = self.table.valid
         return (at for at in range(len(self.table)) if valid[at])
 
     def rich(self) -> Iterator[SheetRow]:
-        """Yields the valid checkpoints that are in a run, or name more than a commit."""
+        """Yield the valid checkpoints that are in a run, or name more than a commit."""
         return (self.record(at) for at in sorted(self.table.extras))
 
     def record(self, at: int) -> SheetRow:
-        """Returns the valid checkpoint at a place of the table."""
+        """Return the valid checkpoint at a place of the table."""
         return self.table.record(at)
 
     def kind(self, space: str, oid: str) -> str | None:
-        """Returns the kind of an object that a ref below a namespace should point to; None where it is missing."""
+        """Return the kind of an object that a namespace refers to; None if it is missing."""
         return self.odd.get(oid, KINDS[space])
 
     def below(self, space: str) -> list[tuple[str, str, str]]:
-        """Returns name, full name and oid of each ref below a namespace of ours, but for that of checkpoints."""
+        """Return name, full name and oid of each ref below a namespace, except checkpoints."""
         return [(ref.removeprefix(space), ref, oid) for ref, oid in self.refs.items() if ref.startswith(space)]
 
     def runs(self) -> dict[str, list[int]]:
-        """Returns where the valid checkpoints of each run stand in the table, by sequence."""
+        """Return the places of each run's valid checkpoints, by sequence."""
         if self._runs is None:
-            found: dict[str, list[int]] = {}
+            places: dict[str, list[int]] = {}
             for at in sorted(self.table.extras, key=lambda at: (self.record(at).sequence or 0, at)):
                 run = self.record(at).run
                 if run is not None:
-                    found.setdefault(run, []).append(at)
-            self._runs = found
+                    places.setdefault(run, []).append(at)
+            self._runs = places
         return self._runs
 
     def all_runs(self) -> set[str]:
-        """Returns the runs that a valid checkpoint is of, or that have a head."""
+        """Return the runs that have a valid checkpoint or a head."""
         return {*self.runs(), *(run for run, _, _ in self.below(layout.RUNS))}
 
     def commits(self, *, newest_first: bool = False) -> Iterator[str]:
-        """Yields the linked commits that are there, in the order of their checkpoints' timestamps: about that of their packs."""
+        """Yield the existing linked commits by checkpoint time, about the order of their packs."""
         last = ""
         by_time = self.table.by_time()
         for at in reversed(by_time) if newest_first else by_time:
@@ -310,7 +308,7 @@ class Evidence:
 
 @dataclass(frozen=True, slots=True)
 class Linked:
-    """The linked commits that are there, the newest first; they can be gone through again and again, and are never in memory together."""
+    """The existing linked commits, newest first; iterable repeatedly, never all in memory."""
 
     evidence: Evidence
 
@@ -320,12 +318,12 @@ class Linked:
 
 @dataclass(frozen=True, slots=True)
 class Listing:
-    """What git said of the refs of ours.
+    """The result of `list_refs`.
 
     Attributes:
-        digest: of all of it.
-        complaint: what it complained of.
-        barring: refs that stand where git needs a directory for ours.
+        digest: of the whole listing.
+        complaint: what git wrote to stderr.
+        barring: refs whose names git needs as directories.
     """
 
     digest: bytes
@@ -334,10 +332,10 @@ class Listing:
 
 
 def list_refs(repository: Repository, take: Callable[[str, str, str], object] = lambda *_: None) -> Listing:
-    """Lists the refs of ours, in the order of their names.
+    """List gitckpt's refs by name.
 
     Args:
-        take: is given oid, full name, and the ref that it stands for if it is symbolic, of each.
+        take: called with oid, full name, and symbolic target ("" if none) of each.
     """
     digest = hashlib.blake2b()
     barring: list[str] = []
@@ -350,14 +348,14 @@ def list_refs(repository: Repository, take: Callable[[str, str, str], object] = 
                 barring.append(ref)
             take(oid, ref, target)
 
-    require_no_pipes(repository)  # git would wait for them
+    require_no_pipes(repository)  # git would block on them
     fields = "%(objectname) %(refname) %(symref)"
     complaint = repository.git.each_line("for-each-ref", f"--format={fields}", *layout.OWN, layout.NOTES, take=look).complaint
     return Listing(digest.digest(), complaint, barring)
 
 
 def gather(store: Checkpoints) -> Evidence:
-    """Returns what there is, read through three processes however much that is.
+    """Read all refs and documents, in three processes whatever their number.
 
     Raises:
         GitError: git cannot list the refs.
@@ -386,7 +384,7 @@ def gather(store: Checkpoints) -> Evidence:
 
 
 def _read(store: Checkpoints, evidence: Evidence) -> None:
-    """Reads all documents, in the order of their ids."""
+    """Read all documents, by id."""
     table = evidence.table
     for at, document in enumerate(layout.documents(store.repository, store.objects, table.oids())):
         ref = layout.CHECKPOINTS + table.id(at)
@@ -427,22 +425,23 @@ def _invalid(error: InvalidCheckpoint, *, is_missing: bool) -> Flaw:
 
 
 def cure_of_invalid(ref: str) -> str:
-    """Returns what to do about a ref of a checkpoint that is none."""
+    """Return the hint for an invalid checkpoint ref."""
     name = shell_word(ref.removeprefix(layout.CHECKPOINTS))
     return f"look at it: git cat-file -p {shell_word(ref)}; remove it: git ckpt remove {name}"
 
 
 def broken(repository: Repository, complaint: str) -> list[Flaw]:
-    """Returns the refs that git itself cannot read, such as the empty files that a power cut leaves; it lists all but those.
+    """Return the refs that git cannot read, such as empty files after a power cut.
 
-    Of an empty file of packed refs it does not even complain.
+    Git lists all refs but those, and does not even warn of an empty packed-refs.
 
     Args:
-        complaint: what `list_refs` returned.
+        complaint: from `list_refs`.
     """
     emptied, sentence = repository.emptied_refs(), "is empty, as a power cut leaves it: git takes all refs that were packed to be gone"
     flaws = [lasting("broken-ref", emptied, sentence, EMPTIED)] if emptied is not None else []
-    refs = dict.fromkeys(line.partition(_BROKEN)[2] for line in complaint.split("\n") if _BROKEN in line)  # each part may name it
+    # Each part of git's message may name the ref.
+    refs = dict.fromkeys(line.partition(_BROKEN)[2] for line in complaint.split("\n") if _BROKEN in line)
     return flaws + [
         lasting("broken-ref", ref, "git cannot read this ref", f"rm {shell_word(os.path.join(repository.common_dir, ref))}")
         for ref in refs
@@ -451,23 +450,24 @@ def broken(repository: Repository, complaint: str) -> list[Flaw]:
 
 
 def in_the_way(repository: Repository, barring: Sequence[str]) -> list[Flaw]:
-    """Returns the refs that stand where git needs a directory for ours: as long as they do, nothing can be recorded.
+    """Return refs whose names git needs as directories; they block every recording.
 
     Args:
-        barring: what `list_refs` returned.
+        barring: from `list_refs`.
     """
-    there = [ref for ref in _BARRING if ref in barring]
-    there += [ref for ref in ("refs/keep", "refs/notes") if repository.cat_file.info(ref) is not None]  # others live below as well
+    refs = [ref for ref in _BARRING if ref in barring]
+    # Refs of other tools live below these two as well.
+    refs += [ref for ref in ("refs/keep", "refs/notes") if repository.cat_file.info(ref) is not None]
     return [
         lasting(
             "ref-barring", ref, "bars all refs below its name, so that nothing can be recorded", _CURE_OF_BAR.format(ref=shell_word(ref))
         )
-        for ref in there
+        for ref in refs
     ]
 
 
 def _find_odd(repository: Repository, evidence: Evidence) -> None:
-    """Notes which objects that refs should point to are missing, or of another kind; nothing is fetched."""
+    """Record which referenced objects are missing or of a wrong kind; fetch nothing."""
     held: dict[str, set[str]] = {space: set() for space in layout.HOLDERS}
     for record in evidence.rich():
         for space in layout.HOLDERS:
@@ -476,5 +476,6 @@ def _find_odd(repository: Repository, evidence: Evidence) -> None:
     wanted: dict[str, Iterable[str]] = {space: sorted(oids) for space, oids in held.items()}
     wanted[layout.KEEP] = Linked(evidence)
     for space, oids in wanted.items():
-        found = graph.unlike(repository, oids, KINDS[space])  # apart: what is asked comes from those that were found
+        # One namespace at a time: `Linked` reads `evidence.odd`, so update it only afterwards.
+        found = graph.unlike(repository, oids, KINDS[space])
         evidence.odd.update(found)

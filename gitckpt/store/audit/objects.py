@@ -1,6 +1,7 @@
-"""Verify that what checkpoints need is there and kept: commits with their history, snapshots with their files, and refs to both.
+"""Verify that the objects that checkpoints need exist and are kept by refs.
 
-Fetched snapshots may be anything, so their shape and size are checked, too.
+This covers commits with their history and snapshots with their files. Snapshots may be fetched
+from anywhere, so their shape and size are checked, too.
 """
 
 from __future__ import annotations
@@ -27,8 +28,8 @@ from gitckpt.store.records import keep, layout
 from gitckpt.store.roster import Roster
 from gitckpt.store.snapshot import manifest
 
+# A plain fetch offers the commits that exist here, so the server omits what they reach.
 _ANEW = "git fetch --refetch --no-tags REMOTE"
-"""A plain fetch says which commits are here, and the other side leaves out all that they lead to."""
 
 _AGAIN = f"then write it again: git hash-object -w FILE; or fetch from a clone that has it: {_ANEW}"
 _EMPTY = "the file of an object is empty, as a power cut leaves it: git takes {oid} to be there, and never writes it again"
@@ -43,20 +44,19 @@ _BEFORE = "@{1}"
 
 _MEANT = {layout.TREES: "snapshot", layout.OPERATIONS: "commit of its operation", layout.ORIGINALS: "file it was imported from"}
 
+# Entries of a snapshot of which only the trees are checked.
 _PLAIN = frozenset((b"files", b"index", b"raw", b"run", b"auto-merge"))
-"""Entries of a snapshot of which only trees are looked at."""
 
 
 def audit_objects(
     store: Checkpoints, evidence: Evidence, empty: Mapping[str, str], damaged: Collection[str], only: Collection[int] | None = None
 ) -> list[Flaw]:
-    """Return the checkpoints that lack objects, and the objects that are damaged.
+    """Return the checkpoints that lack objects, and the damaged objects.
 
     Args:
-        evidence: what there is.
         empty: paths of loose objects of length zero, by oid.
         damaged: other objects that cannot be read.
-        only: places of the checkpoints to look at, without their history; None for all.
+        only: places of the checkpoints to check, without their history; None for all.
     """
     lost = {*damaged, *damage.unreadable(store.repository, sorted(empty))}
     roots = _Roots(evidence, only)
@@ -87,7 +87,7 @@ def audit_objects(
 
 
 def _gone(record: SheetRow, evidence: Evidence) -> list[str]:
-    """Returns what a checkpoint names that is missing, where that is no flaw of a ref."""
+    """Return the missing objects of a checkpoint that are not already a flaw of a ref."""
     return [
         oid
         for space, oid in record.holds.items()
@@ -101,9 +101,9 @@ def _roots(record: SheetRow, evidence: Evidence) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class _Roots:
-    """What all checkpoints lean on that is there, in the order of their timestamps, so that what is alike stands side by side.
+    """The existing objects that checkpoints need, by time, so that similar ones are adjacent.
 
-    It can be gone through again and again, and is never in memory at once.
+    Iterable repeatedly, never all in memory.
     """
 
     evidence: Evidence
@@ -135,7 +135,7 @@ def _rewritten(record: SheetRow, commit: str) -> Flaw:
 
 
 def snapshots(store: Checkpoints, evidence: Evidence) -> Iterator[Flaw]:
-    """Yields the checkpoints whose snapshot no command would bring back, each with the first thing that is wrong with it."""
+    """Yield the checkpoints whose snapshot cannot be restored, each with the first problem."""
     problems = dict(_problems(store, {tree for _, tree in _snapshots(evidence)}))
     for checkpoint, tree in _snapshots(evidence) if problems else ():
         if tree in problems:
@@ -145,7 +145,7 @@ def snapshots(store: Checkpoints, evidence: Evidence) -> Iterator[Flaw]:
 
 
 def _snapshots(evidence: Evidence) -> Iterator[tuple[str, str]]:
-    """Yields id and snapshot of each checkpoint whose snapshot is there."""
+    """Yield id and snapshot of each checkpoint whose snapshot exists."""
     for record in evidence.rich():
         tree = record.holds.get(layout.TREES)
         if tree is not None and evidence.kind(layout.TREES, tree) == KINDS[layout.TREES]:
@@ -153,7 +153,7 @@ def _snapshots(evidence: Evidence) -> Iterator[tuple[str, str]]:
 
 
 def _problems(store: Checkpoints, trees: set[str]) -> Iterator[tuple[str, str]]:
-    """Yields what is wrong, by snapshot; each tree that they share is read once."""
+    """Yield snapshot and problem; shared trees are read once."""
     repository, roots = store.repository, sorted(trees)
     is_whole = graph.promisor(repository) is None
     census = Census(repository, roots, lambda trees: trees if is_whole else _there(repository, trees))
@@ -166,23 +166,23 @@ def _problems(store: Checkpoints, trees: set[str]) -> Iterator[tuple[str, str]]:
             if flaw := census.flaw(tree):
                 raise UnsoundSnapshot(flaw)
             if any(census.is_beyond(oid, budget.SNAPSHOT) for oid in whole):
-                bounds.require(repository, tree, "")  # what is checked out does not count
+                bounds.require(repository, tree, "")  # checked-out files do not count
             if is_whole and parts.keys() - _PLAIN:
                 manifest.read(repository, store.objects, tree, "")
         except (UnsoundSnapshot, MalformedTree) as error:
             yield tree, str(error)
         except CkptError:
-            pass  # something is missing, or damaged, which is a finding of its own
+            pass  # missing or damaged objects are separate findings
 
 
 def _there(repository: Repository, trees: list[str]) -> list[str]:
-    """Returns those of some trees that are there, without fetching any."""
+    """Return the trees that exist, without fetching any."""
     odd = graph.unlike(repository, trees, "tree")
     return [tree for tree in trees if odd.get(tree, "tree") is not None]
 
 
 def audit_refs(repository: Repository, evidence: Evidence) -> list[Flaw]:
-    """Returns what is wrong with the refs of checkpoints, other than their own."""
+    """Return the flaws of refs other than those of the checkpoint documents."""
     concerned = {at for space in layout.HOLDERS for name, _, _ in evidence.below(space) if (at := evidence.table.find(name)) is not None}
     concerned = {at for at in concerned if evidence.table.valid[at]}.union(evidence.table.extras)
     flaws = [flaw for at in sorted(concerned) for flaw in _of_checkpoint(repository, evidence.record(at), evidence)]
@@ -206,7 +206,7 @@ def replaced(repository: Repository, oids: Mapping[str, str], known: Roster) -> 
     """Yield the checkpoints that a fetch has replaced.
 
     Args:
-        oids: what refs of checkpoints point to, by id.
+        oids: what the refs of checkpoints point to, by id.
         known: what was written here.
     """
     for name, written in sorted(known.replaced(oids).items()):
@@ -223,32 +223,33 @@ def replaced(repository: Repository, oids: Mapping[str, str], known: Roster) -> 
 
 
 def pointing_nowhere(repository: Repository) -> list[Finding]:
-    """Returns the branches, remote-tracking branches, tags, stashes and detached HEADs whose object is gone, as a gc may take it.
+    """Return branches, tags, stashes and detached HEADs whose object is gone, as after gc.
 
-    What else their history lacks is for `git fsck`.
+    `git fsck` reports what else their history lacks.
     """
     tips = _tips(repository)
     gone = {oid for oid, kind in graph.unlike(repository, sorted({oid for oid, _ in tips.values()}), "commit").items() if kind is None}
     lost = {name: tip for name, tip in tips.items() if tip[0] in gone}
     if not lost:
         return []
-    now = _tips(repository)  # one that somebody has deleted or moved meanwhile is none
+    now = _tips(repository)  # skip refs deleted or moved meanwhile
     return [_lost(repository, name, *tip) for name, tip in lost.items() if now.get(name) == tip]
 
 
 def _tips(repository: Repository) -> dict[str, tuple[str, str]]:
-    """Returns what people's refs point to, and HEADs that are detached: by name, the oid, and the command that takes it back, if any."""
-    said = repository.git.run("for-each-ref", "--format=%(objectname) %(refname)", *_OF_PEOPLE).out
-    lines = (line.decode("utf-8", "surrogateescape").partition(" ") for line in said.split(b"\n")[:-1])
-    found = {ref: (oid, _way_back(ref) if ref.startswith(BRANCHES) else "") for oid, _, ref in lines}
-    there = [(git_dir, path) for git_dir, path in administration.registered(repository) if os.path.isdir(path)]
-    heads = [(f"worktrees/{os.path.basename(git_dir)}/HEAD", git_dir, path) for git_dir, path in there]
+    """Return oid and undo command ("" if none) of the user's refs and detached HEADs."""
+    output = repository.git.run("for-each-ref", "--format=%(objectname) %(refname)", *_OF_PEOPLE).out
+    lines = (line.decode("utf-8", "surrogateescape").partition(" ") for line in output.split(b"\n")[:-1])
+    tips = {ref: (oid, _way_back(ref) if ref.startswith(BRANCHES) else "") for oid, _, ref in lines}
+    existing = [(git_dir, path) for git_dir, path in administration.registered(repository) if os.path.isdir(path)]
+    heads = [(f"worktrees/{os.path.basename(git_dir)}/HEAD", git_dir, path) for git_dir, path in existing]
     heads.append(("main-worktree/HEAD", repository.common_dir, administration.main_worktree(repository) or repository.common_dir))
     for name, git_dir, path in heads:
         oid = administration.content(os.path.join(git_dir, "HEAD"))
-        if ids.is_oid(oid) and oid.strip("0"):  # one of zeros is there as long as git makes the worktree
-            found[name] = oid, f"git -C {shell_word(path)} update-ref --no-deref HEAD HEAD{_BEFORE}"
-    return found
+        # HEAD is all zeros while git creates the worktree.
+        if ids.is_oid(oid) and oid.strip("0"):
+            tips[name] = oid, f"git -C {shell_word(path)} update-ref --no-deref HEAD HEAD{_BEFORE}"
+    return tips
 
 
 def _way_back(ref: str) -> str:
@@ -257,7 +258,7 @@ def _way_back(ref: str) -> str:
 
 def _lost(repository: Repository, name: str, oid: str, back: str) -> Finding:
     cure = f"fetch it from a clone that has it: git fetch --refetch --no-tags REMOTE {oid}"
-    if name == _STASH:  # it seldom leaves its repository; the older ones are in its reflog alone
+    if name == _STASH:  # rarely in other clones; older stashes are only in its reflog
         has_older = repository.git.run("rev-parse", "--quiet", "--verify", _STASH + _BEFORE, ok=(0, 1, 128)).code == 0
         drop = "reflog delete --updateref --rewrite 'refs/stash@{0}'" if has_older else f"update-ref -d {_STASH}"
         cure += f"; or drop it: git {drop}"
@@ -267,7 +268,7 @@ def _lost(repository: Repository, name: str, oid: str, back: str) -> Finding:
 
 
 def _of_submodules(repository: Repository, evidence: Evidence) -> Iterator[Flaw]:
-    """Yields what is wrong with the checkpoints of submodules; of each that several checkpoints name, once."""
+    """Yield the flaws of submodule checkpoints, each once."""
     seen = set()
     for record in evidence.rich():
         for checkpoint, path in submodules.named_by([record.submodules]).items():
@@ -280,7 +281,7 @@ def _of_submodules(repository: Repository, evidence: Evidence) -> Iterator[Flaw]
 
 
 def _symbolic(evidence: Evidence) -> Iterator[Flaw]:
-    """Yields the refs of ours that stand for others, but for those of commits: they would move, and go, with these."""
+    """Yield symbolic refs of gitckpt, except keep refs: they would move with their targets."""
     for ref, (target, oid) in evidence.symbolic.items():
         sentence = f"stands for {target}, and points to nothing itself"
         if ref.startswith(layout.CHECKPOINTS):
@@ -307,7 +308,7 @@ def _of_checkpoint(repository: Repository, record: SheetRow, evidence: Evidence)
 
 
 def _unlike(record: SheetRow, space: str, there: str | None, *, is_gone: bool) -> Flaw:
-    """Returns the flaw of a ref that is missing or points elsewhere."""
+    """Return the flaw of a ref that is missing or points elsewhere."""
     ref, wanted = space + record.id, record.holds[space]
     if there is None:
         code, sentence = f"{_WORDS[space]}-ref-missing", f"nothing keeps {wanted}, the {_MEANT[space]} of its checkpoint"
@@ -320,7 +321,7 @@ def _unlike(record: SheetRow, space: str, there: str | None, *, is_gone: bool) -
 
 
 def _of_commits(repository: Repository, evidence: Evidence) -> Iterator[Flaw]:
-    """Yields what is wrong with the refs that keep linked commits."""
+    """Yield the flaws of the refs that keep linked commits."""
     gone: set[str] = set()
     for at in evidence.places() if evidence.odd else ():
         commit = evidence.table.commit(at)
@@ -342,7 +343,7 @@ def _of_commits(repository: Repository, evidence: Evidence) -> Iterator[Flaw]:
         is_whole = not right & gone
     except GitError:
         is_whole = False
-    if not is_whole:  # something of the history is missing, which is a finding of its own
+    if not is_whole:  # the missing history is a separate finding
         lost, useful = (set() if right else set(linked)), right
     owners = _owners(evidence, lost)
     for commit in sorted(lost):
@@ -356,7 +357,7 @@ def _of_commits(repository: Repository, evidence: Evidence) -> Iterator[Flaw]:
         update = Update(ref, commit, there, is_symbolic=target is not None)
         yield mendable(code, ref, sentence, updates=(record.is_there, update))
     if evidence.unjudged:
-        useful = right  # by checkpoints that cannot be read
+        useful = right  # unreadable checkpoints may need them
     for name, (ref, there) in kept.items():
         if name in lost or (name in right and (name in needed or name in useful)) or keep.is_young(repository, ref):
             continue
@@ -365,10 +366,10 @@ def _of_commits(repository: Repository, evidence: Evidence) -> Iterator[Flaw]:
 
 
 def _owners(evidence: Evidence, commits: Collection[str]) -> dict[str, SheetRow]:
-    """Returns the first checkpoint of each of some linked commits."""
-    found: dict[str, SheetRow] = {}
+    """Return the first checkpoint of each of the given linked commits."""
+    owners: dict[str, SheetRow] = {}
     for at in evidence.places() if commits else ():
         commit = evidence.table.commit(at)
-        if commit in commits and commit not in found:
-            found[commit] = evidence.record(at)
-    return found
+        if commit in commits and commit not in owners:
+            owners[commit] = evidence.record(at)
+    return owners

@@ -1,4 +1,4 @@
-"""Verify runs: their chains, heads and the checkpoints that they name; and keys and leases of runs."""
+"""Verify runs: chains, heads, references; and the keys and leases of runs."""
 
 from __future__ import annotations
 
@@ -19,15 +19,16 @@ from gitckpt.store.records import keep, keys, layout, remover
 _GAP = "fetch what is missing from a clone that has it; or give up what is left of it: git ckpt verify --repair"
 _FETCH = "fetch what is missing from a clone that has it; where somebody removed it, nothing is wrong"
 _CLOSING = ("complete", "skipped")
+# The first part of the labels at both ends of a run.
 _RUN = phases.split(layout.RUN_COMPLETE)[0]
-"""What the labels at both ends of a run speak of, as if it were a phase."""
 
 
 def audit_runs(store: Checkpoints, evidence: Evidence) -> list[Flaw]:
-    """Returns what is wrong with runs; `derived.links` was asked before, which knows what notes list.
+    """Return the flaws of runs; call `derived.links` first, which collects note entries.
 
-    Who removes a checkpoint takes the note of it, and refs that keep something for it. Where its own ref alone is gone (a pruning fetch, a
-    disk, a slip), they tell of it; but not while its removal is to be gone on with.
+    `remove` also deletes a checkpoint's note lines and keep refs. If only the checkpoint's ref
+    is gone (a pruning fetch, a disk fault, a slip), these traces prove a loss, unless an
+    interrupted removal is still to be finished.
     """
     runs = evidence.runs()
     flaws: list[Flaw] = []
@@ -36,7 +37,7 @@ def audit_runs(store: Checkpoints, evidence: Evidence) -> list[Flaw]:
     for run in sorted(runs):
         records = [evidence.record(at) for at in runs[run]]
         flaws += _Chain(run, records, evidence, traces).flaws()
-        if not _is_over(records):  # else it may outlive what it went on from
+        if not _is_over(records):  # a complete run may outlive what it started from
             flaws += _dangling(run, records, evidence)
     return flaws + list(_heads(store, evidence, runs))
 
@@ -51,7 +52,7 @@ class _Chain:
     traces: Collection[str]
 
     def flaws(self) -> Iterator[Flaw]:
-        """Yields gaps, forks, and wrong parents."""
+        """Yield gaps, forks, and wrong parents."""
         before: list[SheetRow] = []
         for at, record in enumerate(self.records):
             sequence, last = record.sequence or 0, (before[0].sequence or 0) if before else 0
@@ -68,7 +69,7 @@ class _Chain:
             before = [record]
 
     def _parent(self, record: SheetRow, before: Sequence[SheetRow]) -> Iterator[Flaw]:
-        """Yields a flaw where a checkpoint does not name the one before it as its parent."""
+        """Yield a flaw if a checkpoint does not name its predecessor as its parent."""
         wanted = [each.id for each in before]
         if record.parent in wanted or (record.parent is None and not wanted):
             return
@@ -82,33 +83,33 @@ class _Chain:
             yield lasting("parent-missing", record.ref, f"its parent {record.parent} does not exist", _FETCH)
 
     def _may_be_gone(self, at: int) -> bool:
-        """Tells whether what is missing before a record may have been removed by expiry, or is there and cannot be judged."""
+        """Return whether the gap before a record may be from expiry or an unjudged checkpoint."""
         after = self.records[at]
         if after.parent in self.evidence.unjudged:
             return True
         if _is_over(self.records) and all(record in (_driven(self.records), self.records[-1]) for record in self.records):
-            return True  # a kill interrupted its expiry, which takes its end last
+            return True  # interrupted expiry: it removes the end last
         later = [phases.split(record.phase) for record in self.records[at:]]
         return any((name, status) in later for name in self._open_at(at) for status in _CLOSING)
 
     def _was_removed(self, after: SheetRow) -> bool:
-        """Tells whether what is missing before a record was removed, or never fetched, rather than lost: nothing else is left of it."""
+        """Return whether the parent was removed or never fetched: a lost one leaves traces."""
         return after.parent is not None and not self.evidence.is_there(after.parent) and after.parent not in self.traces
 
     def _open_at(self, at: int) -> set[str]:
-        """Returns the phases that had started, and not ended well, where a record stands: progress in them is squashed by expiry."""
-        found: set[str] = set()
+        """Return phases started and not closed before a place: expiry squashes their progress."""
+        open_phases: set[str] = set()
         for record in self.records[:at]:
             name, status = phases.split(record.phase)
             if status == "started" and name != _RUN:
-                found.add(name)
+                open_phases.add(name)
             elif status in _CLOSING:
-                found.discard(name)
-        return found
+                open_phases.discard(name)
+        return open_phases
 
 
 def _driven(records: Sequence[SheetRow]) -> SheetRow:
-    """Returns the newest checkpoint that whoever drives the run recorded, or else the newest one."""
+    """Return the newest checkpoint of a phase, else the newest one."""
     return next((record for record in reversed(records) if record.trigger == PHASE), records[-1])
 
 
@@ -117,7 +118,7 @@ def _is_over(records: Sequence[SheetRow]) -> bool:
 
 
 def _dangling(run: str, records: Sequence[SheetRow], evidence: Evidence) -> Iterator[Flaw]:
-    """Yields a flaw for each checkpoint that a run names and that does not exist; where it is named first."""
+    """Yield a flaw for the first reference to each checkpoint that does not exist."""
     seen: set[str] = set()
     for record in records:
         for key, named in record.names:
@@ -127,7 +128,7 @@ def _dangling(run: str, records: Sequence[SheetRow], evidence: Evidence) -> Iter
 
 
 def _heads(store: Checkpoints, evidence: Evidence, runs: Mapping[str, Sequence[int]]) -> Iterator[Flaw]:
-    """Yields a flaw for each head that does not point to the newest checkpoint of its run."""
+    """Yield a flaw for each head that does not point to its run's newest checkpoint."""
     heads = {run: oid for run, _, oid in evidence.below(layout.RUNS)}
     unjudged = set(evidence.unjudged.values())
     for run in sorted({*heads, *runs}):
@@ -149,18 +150,18 @@ def _heads(store: Checkpoints, evidence: Evidence, runs: Mapping[str, Sequence[i
 
 
 def _may_start(store: Checkpoints, run: str, head: str) -> bool:
-    """Return whether a run without checkpoints may be one that starts: its head then holds a document of that run."""
+    """Return whether a run without checkpoints may be starting: its head holds its document."""
     found = next(store.objects.read([head]))
     try:
         return found is not None and found[0] == "blob" and codec.decode(found[1], "").run == run
     except NewerCheckpoint:
-        return True  # nobody here can tell
+        return True  # unknown to this version
     except InvalidCheckpoint:
         return False
 
 
 def _wrong_head(store: Checkpoints, chain: Sequence[SheetRow], head: str) -> tuple[str, str]:
-    """Returns code and sentence for a head that does not point to the newest checkpoint."""
+    """Return code and sentence for a head that is not at the newest checkpoint."""
     lagging = next((record for record in chain if record.oid == head), None)
     if lagging is not None:
         return "run-head-lags", f"points to {lagging.id}, number {lagging.sequence}"
@@ -168,16 +169,16 @@ def _wrong_head(store: Checkpoints, chain: Sequence[SheetRow], head: str) -> tup
     try:
         if found is None or found[0] != "blob":
             raise InvalidCheckpoint("", "", "no document")
-        said = codec.decode(found[1], "")
+        checkpoint = codec.decode(found[1], "")
     except InvalidCheckpoint:
         return "run-head-wrong", "does not point to a checkpoint document"
-    if said.run != chain[0].run:
-        return "run-head-wrong", f"points to {said.id}, which is none of this run"
-    return "run-head-wrong", f"points to {said.id}, which does not exist any more"
+    if checkpoint.run != chain[0].run:
+        return "run-head-wrong", f"points to {checkpoint.id}, which is none of this run"
+    return "run-head-wrong", f"points to {checkpoint.id}, which does not exist any more"
 
 
 def audit_keys(store: Checkpoints, evidence: Evidence) -> list[Flaw]:
-    """Returns what is wrong with keys."""
+    """Return the flaws of keys."""
     runs = evidence.all_runs()
     flaws: list[Flaw] = []
     held = evidence.below(layout.KEYS)
@@ -194,7 +195,7 @@ def audit_keys(store: Checkpoints, evidence: Evidence) -> list[Flaw]:
 
 
 def audit_leases(store: Checkpoints, evidence: Evidence) -> list[Flaw]:
-    """Return what is wrong with leases. A run that a living process drives may be about to start."""
+    """Return the flaws of leases; a held lease may belong to a run that is about to start."""
     runs = evidence.all_runs()
     flaws: list[Flaw] = []
     held = evidence.below(layout.LEASES)

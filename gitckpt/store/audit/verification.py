@@ -1,6 +1,6 @@
-"""`git ckpt verify`: every checkpoint derived anew from objects alone, and all that is derived compared with that.
+"""Implement `git ckpt verify`: compare all derived data with the objects.
 
-docs/verify.md says what each code means.
+docs/verify.md explains each code.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ _LOOKS = 3
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What was found.
+    """The result of `verify`.
 
     Attributes:
-        checked: how many things of each kind were looked at.
-        findings: what is not as it should be, and what was not and has been mended.
-        refused: what git refused when it was to be mended, a sentence each.
+        checked: the number of things checked, by kind.
+        findings: all flaws, including the repaired ones.
+        refused: repairs that git refused, a sentence each.
     """
 
     checked: Mapping[str, int]
@@ -49,7 +49,7 @@ class Report:
 
     @property
     def is_clean(self) -> bool:
-        """Whether nothing is wrong any more."""
+        """Whether every finding was repaired."""
         return all(finding.repaired for finding in self.findings)
 
 
@@ -68,49 +68,50 @@ def verify(
     only: Collection[str] | None = None,
     progress: Counted | None = None,
 ) -> Report:
-    """Looks at everything that gitckpt keeps in a repository. Safe beside others that write.
+    """Check everything that gitckpt keeps in a repository; safe beside writers.
 
     Args:
-        store: of the repository. Links that it has put off and not yet written count as missing.
-        repair: whether to mend what is derived: refs that keep something alive, run heads, links, the index, leases of no run.
-            A checkpoint whose document a fetch has replaced gets its own one back, where that is still there; no other is ever
-            changed, none is deleted, and no worktree; git forgets one whose directory and checkpoint are gone, where nothing is
-            lost by that.
+        store: its pending links count as missing.
+        repair: whether to mend derived data: keep refs, run heads, links, the index, and leases
+            without a run. A checkpoint that a fetch replaced gets its original document back if
+            that still exists; no other checkpoint is changed, and none is deleted. No worktree
+            is deleted; git forgets one whose directory and checkpoint are gone if nothing is
+            lost.
         contents: whether to read every object of the repository.
-        only: ids of checkpoints and runs to look at, without the history before their commits.
-        progress: told how many of how many objects were read.
+        only: ids of checkpoints and runs to check, without the history of their commits.
+        progress: called with the number of objects read and their total.
 
     Raises:
-        LockHeld: a lock file stayed in the way of mending; what was mended until then stays so.
+        LockHeld: a lock file blocks a repair; earlier repairs stay.
         GitError: git cannot read the repository.
     """
     damaged = damage.all_unreadable(store.repository, progress) if contents else set()
-    found = _settled(store, damaged, only)
-    findings = {flaw.key: flaw.finding for flaw in found.flaws}
+    look = _settled(store, damaged, only)
+    findings = {flaw.key: flaw.finding for flaw in look.flaws}
     tried: set[tuple[str, str, str]] = set()
     refused: Sequence[str] = ()
-    replaced = [flaw for flaw in found.flaws if flaw.finding.code == "checkpoint-replaced"]
+    replaced = [flaw for flaw in look.flaws if flaw.finding.code == "checkpoint-replaced"]
     replaced = [flaw for flaw in replaced if flaw.can_be_mended]
-    if repair and replaced:  # first: a stranger's documents say nothing about what to mend
+    if repair and replaced:  # first: foreign documents must not guide repairs
         refused = mend(store, replaced)
         tried |= {flaw.key for flaw in replaced}
-        found = _settled(store, damaged, only)
-        findings = {flaw.key: flaw.finding for flaw in (*replaced, *found.flaws)}
-    left = {flaw.key for flaw in found.flaws}
-    mendable = [flaw for flaw in found.flaws if flaw.can_be_mended and flaw.key not in tried] if repair else []
+        look = _settled(store, damaged, only)
+        findings = {flaw.key: flaw.finding for flaw in (*replaced, *look.flaws)}
+    remaining = {flaw.key for flaw in look.flaws}
+    mendable = [flaw for flaw in look.flaws if flaw.can_be_mended and flaw.key not in tried] if repair else []
     if mendable:
         refused = [*refused, *mend(store, mendable)]
         tried |= {flaw.key for flaw in mendable}
-        damaged = damage.unreadable(store.repository, sorted(damaged))  # those of notes were written again
-        found = _settled(store, damaged, only)
-        left = {flaw.key for flaw in found.flaws}
-        findings |= {flaw.key: flaw.finding for flaw in found.flaws if flaw.key not in findings}
-    report = [replace(finding, repaired=key not in left) for key, finding in findings.items() if key in left or key in tried]
-    return Report(found.checked, report, refused)
+        damaged = damage.unreadable(store.repository, sorted(damaged))  # notes are rewritten
+        look = _settled(store, damaged, only)
+        remaining = {flaw.key for flaw in look.flaws}
+        findings |= {flaw.key: flaw.finding for flaw in look.flaws if flaw.key not in findings}
+    report = [replace(finding, repaired=key not in remaining) for key, finding in findings.items() if key in remaining or key in tried]
+    return Report(look.checked, report, refused)
 
 
 def _settled(store: Checkpoints, damaged: Collection[str], only: Collection[str] | None) -> _Look:
-    """Looks again while others write, and keeps what is found each time: a record in progress is no flaw."""
+    """Look again while others write; keep the flaws found each time."""
     look = _look(store, damaged, only)
     for _ in range(_LOOKS - 1):
         if not look.flaws or inventory.list_refs(store.repository).digest == look.listing:
@@ -155,34 +156,32 @@ def _look(store: Checkpoints, damaged: Collection[str], only: Collection[str] | 
 
 
 def _places(found: inventory.Evidence, only: Collection[str]) -> set[int]:
-    """Return the places of valid checkpoints that are named, or whose run is."""
+    """Return the places of valid checkpoints that are named or whose run is named."""
     runs = found.runs()
     named = {at for name in only if (at := found.table.find(name)) is not None and found.table.valid[at]}
     return named.union(*(runs[name] for name in only if name in runs))
 
 
 def _about(flaws: Sequence[Flaw], names: Collection[str]) -> list[Flaw]:
-    """Return the flaws that speak of one of some checkpoints, runs or commits."""
+    """Return the flaws that mention one of the names."""
     return [flaw for flaw in flaws if any(name in flaw.finding.object or name in flaw.finding.sentence for name in names)]
 
 
 def mend(store: Checkpoints, flaws: Sequence[Flaw]) -> list[str]:
-    """Mends what can be mended. What somebody else changed meanwhile is left as they made it.
-
-    Args:
-        flaws: what was found.
+    """Mend what can be mended; leave alone what changed since the flaws were found.
 
     Returns:
         What git refused, a sentence each.
 
     Raises:
-        LockHeld: a lock file stayed in the way; what was mended until then stays so.
+        LockHeld: a lock file blocks a repair; earlier repairs stay.
     """
     refused: list[str] = []
     with layout.turn(store.repository) as alone:
         keeps_more = False
         left = [flaw for flaw in flaws if flaw.updates and (alone or not flaw.is_leftover)]
-        for _ in range(2):  # what is left over goes last, and may stand in the way of a ref that is needed
+        # Twice: leftover refs, deleted last, can block a ref that is needed.
+        for _ in range(2):
             due, left, refused = left, [], []
             for flaw in due:
                 try:
@@ -211,7 +210,7 @@ def mend(store: Checkpoints, flaws: Sequence[Flaw]) -> list[str]:
 
 
 def _forget(store: Checkpoints, git_dir: str, path: str) -> list[str]:
-    """Has git forget a worktree whose directory is gone, if still nothing is lost by it; returns what it refused, one sentence."""
+    """Make git forget a worktree if still nothing is lost; return what it refused."""
     if not audit_worktrees.can_be_forgotten(store.repository, git_dir, path, store.index.commits() or ()):
         return []
     try:
@@ -230,14 +229,15 @@ def _write_links(store: Checkpoints, links: Sequence[Link]) -> None:
 
     def make_room(items: Sequence[Item]) -> None:
         made = [object_id(kind, data, store.repository.object_format) for kind, data in items]
-        for oid in damage.unreadable(store.repository, made):  # or one that is the same as before would stay as it is
+        # Git does not rewrite an object whose file exists, even if that is damaged.
+        for oid in damage.unreadable(store.repository, made):
             damage.move_aside(store.repository, oid)
 
     notes.write(store.repository, store.objects, store.refs, store.clock(), links=by_commit, gone=gone, prepared=make_room)
 
 
 def _discard_index(store: Checkpoints) -> None:
-    """Deletes the derived index; the next question makes it anew."""
+    """Delete the derived index; the next query rebuilds it."""
     store.index.close()
     path = os.path.join(store.repository.private_dir, index.FILE)
     for each in (path, f"{path}-wal", f"{path}-shm"):

@@ -1,6 +1,6 @@
-"""Verifies the worktrees that gitckpt made: registered, where git believes them to be, and of something that exists. Deletes nothing.
+"""Verify gitckpt's worktrees: registration, place, and what they belong to. Deletes nothing.
 
-Of one directory there is one finding: cures that contradict each other help nobody.
+Each directory gets one finding: contradicting hints would not help.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from gitckpt.store.worktrees import opener, ownership, resumption
 
 
 def audit(store: Checkpoints, evidence: Evidence) -> tuple[list[Flaw], int]:
-    """Returns what is wrong with worktrees, and how many there are of ours."""
+    """Return the flaws of worktrees, and the number of gitckpt's own."""
     repository = store.repository
     root = resumption.known_root(repository)
     ours = [
@@ -46,8 +46,8 @@ def audit(store: Checkpoints, evidence: Evidence) -> tuple[list[Flaw], int]:
 
 
 def headless(repository: Repository) -> list[Finding]:
-    """Returns those worktrees whose HEAD is gone or broken, or what says whose they are, while their directories are where they belong."""
-    found = []
+    """Return worktrees in place whose HEAD or commondir file is gone or broken."""
+    findings = []
     for git_dir, path in administration.registered(repository):
         named = administration.named_by(path)
         is_there = named is not None and os.path.realpath(named) == os.path.realpath(git_dir)
@@ -56,7 +56,7 @@ def headless(repository: Repository) -> list[Finding]:
             sentence = "its commondir, which says whose it is, is gone, empty or broken: to git it is no worktree"
             file = shell_word(os.path.join(git_dir, administration.COMMONDIR))
             cure = f"git ckpt resume {shell_word(owner.run or owner.checkpoint)}" if owner is not None else f"echo ../.. >{file}"
-            found.append(Finding("worktree-headless", path, sentence, cure))
+            findings.append(Finding("worktree-headless", path, sentence, cure))
             continue
         if not is_there or not administration.lacks_head(repository, git_dir):
             continue
@@ -73,8 +73,8 @@ def headless(repository: Repository) -> list[Finding]:
             cure = f"write into {head}, as the reftables say where it is: ref: refs/heads/.invalid"
         if owner is not None:
             cure = f"git ckpt resume {shell_word(owner.run or owner.checkpoint)}"
-        found.append(Finding("worktree-headless", path, sentence, cure))
-    return found
+        findings.append(Finding("worktree-headless", path, sentence, cure))
+    return findings
 
 
 def _is_ours(git_dir: str) -> bool:
@@ -88,7 +88,7 @@ def _is_registered(repository: Repository, path: str) -> bool:
 
 
 def _of_one(store: Checkpoints, git_dir: str, path: str, evidence: Evidence, root: str | None) -> Flaw | None:
-    """Returns what is wrong with the worktree that an administrative directory is kept for: one finding, whatever has come together."""
+    """Return the flaw of one registered worktree, if any."""
     repository, owner = store.repository, ownership.owner_in(git_dir)
     code = "worktree-orphan"
     if owner is not None:
@@ -103,12 +103,14 @@ def _of_one(store: Checkpoints, git_dir: str, path: str, evidence: Evidence, roo
         return None if gone is None else lasting(code, path, gone, f"save what you need of it, then: {remove}")
     away = _elsewhere(repository, git_dir, path, root)
     if away is not None:
-        return away  # first: to remove it by its old path would take the index away from where it is now
+        # First: removal by the old path would delete the index of the moved worktree.
+        return away
     if owner is not None and gone is None:
         name = shell_word(owner.run or owner.checkpoint)
-        rid = f"; or, to be rid of it, {goes} with it: {remove}" if owner.run is None else ""  # runs go with `git ckpt remove`
+        # Runs are removed with `git ckpt remove`.
+        rid = f"; or, to be rid of it, {goes} with it: {remove}" if owner.run is None else ""
         return lasting("worktree-missing", path, "its directory is gone", f"git ckpt resume {name}{rid}")
-    # There is nothing to make it from again.
+    # Nothing is left from which the worktree could be recreated.
     sentence = f"its directory is gone, and {gone if owner is not None else f'it {gone}'}"
     if can_be_forgotten(repository, git_dir, path, store.index.commits() or ()):
         return Flaw(Finding(code, path, sentence, REPAIR), worktree=(git_dir, path))
@@ -116,13 +118,13 @@ def _of_one(store: Checkpoints, git_dir: str, path: str, evidence: Evidence, roo
 
 
 def can_be_forgotten(repository: Repository, git_dir: str, path: str, linked: Iterable[str]) -> bool:
-    """Tells whether nothing is lost if git forgets a worktree whose directory is gone.
+    """Return whether git can forget a worktree whose directory is gone, without loss.
 
-    Only of one in the default place, which is there where the main worktree is: elsewhere a disk may be missing, and not the directory.
+    Applies only to the default place, beside the main worktree: elsewhere a disk may be
+    unmounted.
 
     Args:
-        repository: seen from any of its worktrees.
-        git_dir: what git keeps of the worktree.
+        git_dir: of the worktree.
         path: where it was.
         linked: the commits of checkpoints.
     """
@@ -136,7 +138,7 @@ def can_be_forgotten(repository: Repository, git_dir: str, path: str, linked: It
 
 
 def _gone(owner: Owner, evidence: Evidence) -> str | None:
-    """Returns what of that for which a worktree was made does not exist any more."""
+    """Say that the owner of a worktree no longer exists; None if it does."""
     if owner.run is not None:
         return None if _exists(owner.run, evidence) else f"its run {owner.run} does not exist any more"
     return None if evidence.is_there(owner.checkpoint) else f"its checkpoint {owner.checkpoint} does not exist any more"
@@ -147,12 +149,13 @@ def _exists(run: str, evidence: Evidence) -> bool:
 
 
 def _elsewhere(repository: Repository, git_dir: str, path: str, root: str | None) -> Flaw | None:
-    """Returns the flaw of a worktree that is not where git believes it to be, and in whose place something else is, or that was moved."""
+    """Return the flaw of a worktree that was moved or whose path holds something else."""
     moved = administration.moved_to(repository, git_dir, path, *([root] if root else []))
     if moved is not None:
         return lasting("worktree-moved", path, f"is at {moved} now", f"git worktree repair {shell_word(moved)}")
     other = administration.elsewhere(repository, path)
-    if other is not None:  # `git worktree repair` would take it from there
+    # `git worktree repair` would take it away from the other repository.
+    if other is not None:
         sentence = f"is of another repository: {other}"
         aside = shell_word(os.path.join(repository.common_dir, f"{os.path.basename(git_dir)}.old"))
         cure = "leave it to that; what is kept of it here is of no use, unless that one is a copy of this: "
@@ -160,6 +163,6 @@ def _elsewhere(repository: Repository, git_dir: str, path: str, root: str | None
         return lasting("worktree-moved", path, sentence, cure)
     if os.path.lexists(path):
         sentence = f"is not the worktree that git keeps {git_dir} for"
-        # Without the path: with it, git mends it as well, and fails all the same.
+        # No path in the hint: with it, git repairs the worktree but still exits with an error.
         return lasting("worktree-moved", path, sentence, "if it is, after all: git worktree repair; if not, move it elsewhere")
     return None

@@ -1,8 +1,8 @@
-"""What goes, when, and why: checkpoints and runs by policy, worktrees of runs, leftovers of kills.
+"""Remove checkpoints and runs by policy, worktrees of runs, and leftovers of killed processes.
 
 Doors:
-    expiry: by policy.
-    maintenance: runs of a pipeline, by age.
-    worktree: the worktree of a run.
-    sweep: what killed processes have left.
+    expiry: expiry by policy, and removal of one run.
+    maintenance: background maintenance, and removal of complete runs by age.
+    worktree: removal of a run's worktree.
+    sweep: removal of what killed processes left behind.
 """

@@ -1,4 +1,4 @@
-"""Expiry: what the policy lets go is removed; the objects are git's to collect."""
+"""Remove checkpoints and runs by policy; git collects their objects."""
 
 from __future__ import annotations
 
@@ -37,35 +37,41 @@ if TYPE_CHECKING:
     from gitckpt.store.checkpoints import Checkpoints
 
 
-# Whether the clock can be gone by where things expire that nobody asked to go.
+# Clock check: whether background expiry can trust the system clock.
 
 
+# File in the private directory, times in microseconds: start of gapless use and last check (since
+# the epoch), then boot id and uptime at that check where known. If it is missing, there was no
+# gap.
 _FILE = "clock"
-"""In the private directory: since when the clock has gone on without a gap, and when it was looked at last, in microseconds since the
-epoch; the start of the machine that this was in, and how long after it. Where the file is missing, there was no gap."""
 
 _BOOT = "/proc/sys/kernel/random/boot_id"
 _GAP, _PROOF = 30 * DAY, DAY
+# How far the wall clock may run ahead of the uptime: the clock of a virtual machine that is
+# halted each night jumps every morning. A clock ahead by less expires things at most a day too
+# early.
 _HALTED = DAY
-"""So far a clock may have gone ahead of the other one: a virtual machine that is halted each night stops that, and has its clock set each
-morning. By a clock that is ahead no more than this, things go a day too early."""
 
 
 def doubt(repository: Repository, now: int) -> str | None:
-    """Takes note of what time it is, and returns why nothing should expire by it, one clause; None where that is as good as any.
+    """Record the current time; return why expiry cannot trust the clock.
 
     Args:
         now: by the clock, in microseconds since the epoch.
+
+    Returns:
+        The reason, one clause; None if the clock can be trusted.
     """
     since, last, *then = _read(repository) or (0, now)
-    beside = _running() if abs(now - times.now()) < HOUR else []  # it is of the clock of this machine, and of no other one
+    # The uptime says something about `now` only if `now` comes from this machine's clock.
+    beside = _running() if abs(now - times.now()) < HOUR else []
     gap = now - last
     is_same_start = bool(beside) and then[:1] == beside[:1]
     ahead, most = (gap - (beside[1] - then[1]), _HALTED) if is_same_start else (gap, _GAP)
     is_right = -HOUR <= ahead <= most
     if not is_right:
         since = now
-    with contextlib.suppress(OSError):  # on a full disk, what is older says as much
+    with contextlib.suppress(OSError):  # on a full disk, the older file does as well
         path = os.path.join(repository.make_private_dir(), _FILE)
         line = " ".join(map(str, (since, now, *beside)))
         atomic.write_own(path, f"{line}\n".encode("ascii"), flushed=False, opener=premises.create)
@@ -75,7 +81,7 @@ def doubt(repository: Repository, now: int) -> str | None:
 
 
 def _running() -> list[int]:
-    """Returns a number for this start of the machine, and for how long it has run, in microseconds; nothing where that cannot be told."""
+    """Return a number for this boot and the uptime in microseconds; [] if unknown."""
     if not hasattr(time, "CLOCK_BOOTTIME"):
         return []
     try:
@@ -87,7 +93,7 @@ def _running() -> list[int]:
 
 
 def _read(repository: Repository) -> list[int] | None:
-    """Returns two numbers, or four."""
+    """Return the two or four numbers of the file."""
     try:
         with open(os.path.join(repository.private_dir, _FILE), "rb", opener=premises.create) as file:
             found = [int(word) for word in file.read(256).split()]
@@ -96,7 +102,8 @@ def _read(repository: Repository) -> list[int] | None:
     return found if len(found) in (2, 4) else None
 
 
-# Thinning: of what hooks and agents made, one checkpoint an hour stays, then one a day, where it has what the others have.
+# Thinning: checkpoints by hooks and agents are reduced to one per hour, later to one per day,
+# where the remaining one has what the others have.
 
 
 _HOLDERS = ("refs/heads", "refs/tags", "refs/remotes")
@@ -105,13 +112,12 @@ _HOLDERS = ("refs/heads", "refs/tags", "refs/remotes")
 def decide(
     store: Checkpoints, entries: Mapping[str, Entry], staying: Sequence[Candidate], rules: Policy, newest: Newest
 ) -> dict[str, Decision]:
-    """Returns the decisions on those that are thinned away, by id.
+    """Return the decisions to thin checkpoints out, by id.
 
     Args:
         entries: the checkpoints, by id.
-        staying: those of them that do not expire, newest first.
-        rules: the policy.
-        newest: which stay as they are among the newest.
+        staying: those that do not expire otherwise, newest first.
+        newest: from which place on checkpoints are protected as the newest.
     """
     now = store.clock()
     mine = Roster.read(store.repository)
@@ -120,31 +126,26 @@ def decide(
         return {}
     used = runs.named(store) | ownership.checkpoints(store.repository)
     held = _Holdings(store, [entries[each.id] for span in spans for each in span.due], [entries[span.newest.id] for span in spans])
-    found: dict[str, Decision] = {}
+    decisions: dict[str, Decision] = {}
     for span in spans:
         first = nearest = entries[span.newest.id]
         for each in span.due:
             entry = entries[each.id]
             if each.id not in used and (held.has(nearest, entry) or (nearest is not first and held.has(first, entry))):
-                found[each.id] = policy.thinned(each, span, now=now)
+                decisions[each.id] = policy.thinned(each, span, now=now)
             else:
                 nearest = entry
-    return found
+    return decisions
 
 
 def heads(store: Checkpoints) -> set[str]:
-    """Returns what branches, tags and remote-tracking branches point to, as far as it is there."""
-    found = set(store.refs.list(*_HOLDERS, fields="%(objectname)").decode("ascii").split())
-    return set(store.repository.cat_file.known(sorted(found)))
+    """Return the existing objects that branches, tags and remote-tracking branches point to."""
+    oids = set(store.refs.list(*_HOLDERS, fields="%(objectname)").decode("ascii").split())
+    return set(store.repository.cat_file.known(sorted(oids)))
 
 
 class _Holdings:
-    """Tells what checkpoints hold that later ones have, too.
-
-    Args:
-        due: those that may go.
-        newest: those that stay in any case.
-    """
+    """Check whether later checkpoints contain what the ones due for thinning contain."""
 
     def __init__(self, store: Checkpoints, due: Sequence[Entry], newest: Sequence[Entry]) -> None:
         self._repository = store.repository
@@ -155,7 +156,10 @@ class _Holdings:
         self._outside = graph.outside(store.repository.git, self._there, heads(store) | stay) if self._there else set()
 
     def has(self, later: Entry, entry: Entry) -> bool:
-        """Tells whether a later checkpoint, or a commit that stays, has what one has. What cannot be read is nowhere else."""
+        """Return whether a later checkpoint, or a commit that stays, has all of `entry`.
+
+        Unreadable contents count as missing there.
+        """
         if entry.git_sha and entry.git_sha not in self._there:
             return False
         is_reached = entry.git_sha not in self._outside
@@ -183,42 +187,42 @@ class _Holdings:
             return False
         before = {one.path: (one.old_mode, one.old) for one in differences(self._repository, committed, files)}
         changed = {one.path: one for one in differences(self._repository, files, after)}
-        for own in differences(self._repository, base, files):
-            then = changed.get(own.path)
-            if own.status == "D" or then is None:
+        for difference in differences(self._repository, base, files):
+            change = changed.get(difference.path)
+            if difference.status == "D" or change is None:
                 continue
-            is_gone = then.status == "D" or (then.new_mode, then.new) == before.get(own.path)
-            if is_gone or entry.branch is None:  # of two worktrees without a branch, nobody can tell whose version that is
+            is_gone = change.status == "D" or (change.new_mode, change.new) == before.get(difference.path)
+            # Without a branch, the version could come from another worktree.
+            if is_gone or entry.branch is None:
                 return False
         return True
 
     def _files(self, entry: Entry) -> str | None:
-        """Returns the tree of the files of a checkpoint; None where it is missing."""
         if entry.tree is None:
             return self._tree(entry.git_sha)
-        found = self._repository.cat_file.info(f"{entry.tree}:files")
-        return found[0] if found is not None else None
+        info = self._repository.cat_file.info(f"{entry.tree}:files")
+        return info[0] if info is not None else None
 
     def _tree(self, commit: str) -> str | None:
         if not commit:
             return empty_tree(self._repository.object_format)
-        found = self._repository.cat_file.info(f"{commit}^{{tree}}")
-        return found[0] if found is not None else None
+        info = self._repository.cat_file.info(f"{commit}^{{tree}}")
+        return info[0] if info is not None else None
 
 
 def _submodules(entry: Entry) -> set[str]:
     return {one.partition(" ")[2] for one in entry.submodules.split("\0")[:-1]}
 
 
-# Removal of one run by name: as a whole, as expiry does it, or not at all.
+# Removal of one run by name: the whole run, or nothing.
 
 
 def remove(store: Checkpoints, run: str) -> int:
-    """As `Store.remove_run`."""
-    known = summary.summary_of(store, run)
-    found = store.leases.read(run)
-    if found is not None and store.leases.is_held(*found):
-        raise store.leases.refusal(*found)
+    """Remove one run, as `Store.remove_run` does; return how many checkpoints it had."""
+    info = summary.summary_of(store, run)
+    lease = store.leases.read(run)
+    if lease is not None and store.leases.is_held(*lease):
+        raise store.leases.refusal(*lease)
     other = runs.needed_by(store, run)
     if other is not None:
         raise UsageError(
@@ -226,7 +230,7 @@ def remove(store: Checkpoints, run: str) -> int:
         )
     by_run = runs.chains_of(store, [run])
     entries = by_run[run]
-    wanted = Fate(run, known.label, len(entries), known.path, is_due=True, expires=True, reason="it was named")
+    wanted = Fate(run, info.label, len(entries), info.path, is_due=True, expires=True, reason="it was named")
     (fate,) = runs.remove(store, by_run, [wanted])
     if not fate.expires:
         raise fate.failure or _stays(fate)
@@ -236,7 +240,6 @@ def remove(store: Checkpoints, run: str) -> int:
 
 
 def _stays(fate: Fate) -> CkptError:
-    """Returns the error for a run that stays, with what would let it go."""
     again = f"git ckpt remove {fate.run}"
     if fate.path is not None and worktree.HOLDS in fate.reason:
         hint = f"save that, or take it out: git -C {shell_word(fate.path)} ckpt save; then again: {again}"
@@ -245,19 +248,19 @@ def _stays(fate: Fate) -> CkptError:
     return WorktreeError(f"run {fate.run} stays: {fate.reason}", hint=hint)
 
 
-# Expiry: what the policy lets go is removed; the objects are git's to collect.
+# Expiry by policy.
 
 
 @dataclass(frozen=True, slots=True)
 class Expired:
-    """What goes, or went.
+    """The result of an expiry.
 
     Attributes:
-        checkpoints: those that go, each with the reason, newest first.
-        runs: every run with what becomes of it, the one with the newest checkpoint first.
-        squashed: the ids of checkpoints that go without their run, as they only tell of progress within a phase that is complete.
-        total: how many checkpoints there were.
-        failed: those that were to go, are still there and could not be deleted, each with the error, in the same order.
+        checkpoints: those removed (or to remove), each with the reason, newest first.
+        runs: the fate of every run, the one with the newest checkpoint first.
+        squashed: ids of progress checkpoints that go because their phase is complete.
+        total: the number of checkpoints before.
+        failed: those that could not be deleted, each with the error, newest first.
     """
 
     checkpoints: Sequence[tuple[Entry, Decision]]
@@ -274,20 +277,20 @@ def expire(
     dry_run: bool = False,
     progress: Callable[[str], None] = lambda _: None,
 ) -> Expired:
-    """Removes the checkpoints and runs that a policy lets go, and progress within phases that are complete; finishes what was interrupted.
+    """Remove the checkpoints and runs that a policy lets expire.
 
-    A run goes as a whole, with its worktree, its lease and its files, if a checkpoint holds all that is in the worktree; if not, it stays.
-    Only what is old enough to go is looked at, however many others there are. A checkpoint that cannot be deleted, as somebody holds a lock
-    of its ref, keeps no other: it is among those that failed.
+    Also removes progress checkpoints of complete phases and finishes interrupted removals. A
+    run goes as a whole, with worktree, lease and files, unless its worktree holds what no
+    checkpoint does. The cost depends on the checkpoints old enough to go, not on all. A
+    checkpoint whose ref is locked does not stop the others: it is reported in `failed`.
 
     Args:
-        rules: the policy.
         dry_run: whether to decide only.
-        progress: is told what is being done, a few words at a time.
+        progress: called with a few words before each step.
 
     Raises:
-        BusyError, GitError: as `Checkpoints.remove`, where no checkpoint is to blame; what was removed until then stays removed, the
-            rest is whole.
+        BusyError, GitError: a failure that no single checkpoint caused. What was removed until
+            then stays removed, the rest is whole.
     """
     if not dry_run:
         progress("clearing away what was interrupted")
@@ -312,7 +315,8 @@ def expire(
             keys.forget_orphans(store.refs, store.objects, store.index.runs)
         roster.forget_others_chains(store.repository, store.index.runs)
         with layout.turn(store.repository) as is_alone:
-            if is_alone:  # a record in progress has its line before its refs
+            # A checkpoint that is being written is in the roster before it has refs.
+            if is_alone:
                 roster.forget_others(store.repository, store.index.oids)
         with contextlib.suppress(BusyError):  # the next one does it
             store.remover().settle()
@@ -334,15 +338,7 @@ def expire(
 
 
 def _remove_each(store: Checkpoints, ids: Collection[str], **known: Any) -> dict[str, CkptError]:
-    """Remove checkpoints; return the errors of those that cannot be deleted, by id, after all others are gone.
-
-    Args:
-        ids: of the checkpoints.
-        known: what else is known, as for `Checkpoints.remove`.
-
-    Raises:
-        BusyError, GitError: as `Checkpoints.remove`, where no checkpoint is to blame.
-    """
+    """Remove checkpoints; return the errors of those that cannot be deleted, by id."""
     failed: dict[str, CkptError] = {}
     while left := set(ids).difference(failed):
         try:
@@ -353,15 +349,15 @@ def _remove_each(store: Checkpoints, ids: Collection[str], **known: Any) -> dict
             if not stuck:
                 raise
             failed |= dict.fromkeys(stuck, error)
-            known = {}  # what was listed may have changed
-    # What keeps objects alive may be all that could not be deleted: the next removal does it.
+            known = {}  # the listing may be stale
+    # If only the keep refs could not be deleted, the next removal deletes them.
     return {id_: error for id_, error in failed.items() if store.refs.read(layout.CHECKPOINTS + id_) is not None}
 
 
 def _finish(store: Checkpoints) -> None:
-    """Ends what removals have begun that were interrupted, and clears away what other processes have left that were killed."""
     with contextlib.suppress(BusyError):  # the next one does it
-        sweep.sweep(store.repository, store.refs, store.announce)  # first: what is left over may stand in the way of a ref that is needed
+        # First: leftover refs can block a ref that is needed.
+        sweep.sweep(store.repository, store.refs, store.announce)
         store.remover().finish()
     sweep.sweep_files(store.repository)
 
@@ -374,22 +370,18 @@ def expire_alone(
     progress: Callable[[str], None] = lambda _: None,
     failed: dict[str, CkptError] | None = None,
 ) -> list[tuple[Entry, Decision]]:
-    """Removes the checkpoints outside of runs that a policy lets go: `expire` looks after the others.
+    """Remove the checkpoints outside of runs that a policy lets expire.
 
     Args:
-        rules: the policy.
         dry_run: whether to decide only.
-        progress: as for `expire`.
-        failed: takes in what goes and cannot be deleted, by id.
+        progress: called with a few words before each step.
+        failed: receives the errors of checkpoints that cannot be deleted, by id.
 
     Returns:
-        Those that go, and why, newest first.
-
-    Raises:
-        BusyError, GitError: as `Checkpoints.remove`.
+        The checkpoints that go, each with the decision, newest first.
     """
     if not dry_run:
-        with contextlib.suppress(BusyError):  # they go on waiting
+        with contextlib.suppress(BusyError):  # the links stay pending
             store.write_links()
     now = store.clock()
     entries, newest = _due(store, rules, now)
@@ -397,14 +389,14 @@ def expire_alone(
     candidates = [_candidate(entry, tagged) for entry in entries]
     decisions = policy.apply(candidates, rules, newest, now=now)
     doubtful = [entry for entry, decision in zip(entries, decisions, strict=True) if not decision.expires]
-    least = min(rules.rewritten_older_than, rules.older_than)
-    rewritten = _rewritten(store, [entry for entry in doubtful if now - entry.time >= least])
+    min_age = min(rules.rewritten_older_than, rules.older_than)
+    rewritten = _rewritten(store, [entry for entry in doubtful if now - entry.time >= min_age])
     if rewritten:
         candidates = [replace(each, rewritten=True) if each.id in rewritten else each for each in candidates]
         decisions = policy.apply(candidates, rules, newest, now=now)
     staying = [each for each, decision in zip(candidates, decisions, strict=True) if not decision.expires]
-    thin = decide(store, {entry.id: entry for entry in entries}, staying, rules, newest)
-    decided = [(entry, thin.get(entry.id, decision)) for entry, decision in zip(entries, decisions, strict=True)]
+    thinned = decide(store, {entry.id: entry for entry in entries}, staying, rules, newest)
+    decided = [(entry, thinned.get(entry.id, decision)) for entry, decision in zip(entries, decisions, strict=True)]
     gone = [(entry, decision) for entry, decision in decided if decision.expires]
     if gone and not dry_run:
         progress(f"removing {len(gone)} checkpoints")
@@ -416,10 +408,11 @@ def expire_alone(
 
 
 def _due(store: Checkpoints, rules: Policy, now: int) -> tuple[list[Entry], Newest]:
-    """Returns the checkpoints outside of runs that are old enough to go, newest first, and which stay among the newest.
+    """Return the checkpoints outside of runs that may expire, and the `keep_last` limits.
 
-    Among the newest only those take places that were written here, where that is known: what was fetched, with dates years ahead, would
-    let all of ours go. While there are too few of ours for all places, they stay, and the newest of all do as well.
+    Checkpoints known to be written here count first: fetched ones dated years ahead must not
+    push them out. While there are too few local ones, all of them stay, and so do the newest of
+    all.
     """
     own = Roster.read(store.repository).ids_as_written(store.index.oids())
     if rules.everything:
@@ -429,23 +422,24 @@ def _due(store: Checkpoints, rules: Policy, now: int) -> tuple[list[Entry], Newe
         oldest = _oldest(others, own, rules.keep_last)
         return entries, Newest(oldest, oldest, _oldest(safeties, own, rules.safeties))
     hooks, agents, safety = Query(triggers=HOOK_TRIGGERS), Query(triggers=[MANUAL], by_agent=True), Query(triggers=[SAFETY])
-    ours = Query(ids=sorted(own))  # of the others none is thinned, however many there are
-    found: dict[str, Entry] = {}
+    ours = Query(ids=sorted(own))  # only local checkpoints are thinned
+    entries_by_id: dict[str, Entry] = {}
     for query, age in (
         (hooks, min(rules.older_than, rules.rewritten_older_than)),
         (safety, rules.safety_older_than),
         (ours, min(rules.hourly_after, rules.daily_after)),
     ):
-        found |= {entry.id: entry for entry in store.list(replace(query, in_run=False, until=max(now - age, 0)))}
-    first = [_oldest_of(store, kind, ours, rules.keep_last) for kind in (hooks, agents)]
-    # The later place: so many of one kind are as new, and of both together no fewer.
-    together = max(place for place in first if place is not None) if rules.keep_last else None
-    entries = sorted(found.values(), key=_place, reverse=True)
-    return entries, Newest(first[0], together, _oldest_of(store, safety, ours, rules.safeties))
+        entries_by_id |= {entry.id: entry for entry in store.list(replace(query, in_run=False, until=max(now - age, 0)))}
+    limits = [_oldest_of(store, kind, ours, rules.keep_last) for kind in (hooks, agents)]
+    # The later of both places: at least `keep_last` checkpoints of both kinds together are as
+    # new.
+    together = max(place for place in limits if place is not None) if rules.keep_last else None
+    entries = sorted(entries_by_id.values(), key=_place, reverse=True)
+    return entries, Newest(limits[0], together, _oldest_of(store, safety, ours, rules.safeties))
 
 
 def _oldest_of(store: Checkpoints, kind: Query, ours: Query, count: int) -> Place | None:
-    """Returns the place of the oldest of so many of the newest; None for no one, and the place before all where there are fewer."""
+    """Return the place of the `count`-th newest; ALL if there are fewer, None if count is 0."""
     if count == 0:
         return None
     each = replace(kind, in_run=False)
@@ -458,7 +452,7 @@ def _oldest_of(store: Checkpoints, kind: Query, ours: Query, count: int) -> Plac
 
 
 def _oldest(entries: Sequence[Entry], own: Collection[str], count: int) -> Place | None:
-    """Returns the same of some, newest first."""
+    """Do the same as `_oldest_of` for entries in memory, newest first."""
     if count == 0:
         return None
     ours = [entry for entry in entries if entry.id in own]
@@ -485,25 +479,28 @@ def _candidate(entry: Entry, tagged: Collection[str]) -> Candidate:
 
 
 def _tagged(store: Checkpoints) -> set[str]:
-    """Returns what tags point to, and what the tagged commit is of those that are objects."""
+    # `%(*objectname)` is the commit that an annotated tag points to.
     return set(store.refs.list("refs/tags", fields="%(objectname) %(*objectname)").decode("ascii").split())
 
 
 def _rewritten(store: Checkpoints, entries: Sequence[Entry]) -> set[str]:
-    """Returns the ids of checkpoints by hooks whose commit was rewritten: no branch leads to it, and the note of another one lists them."""
-    mine = {entry.id: entry.git_sha for entry in entries if entry.trigger in HOOK_TRIGGERS and entry.git_sha}
-    mine = _elsewhere(store, mine) if mine else {}
-    there = set(store.repository.cat_file.known(sorted(set(mine.values()))))
-    tips = heads(store) if there else set()
-    outside = graph.outside(store.repository.git, there - tips, tips)
-    return {checkpoint for checkpoint, commit in mine.items() if commit in outside or commit not in there}
+    """Return the ids of hook checkpoints whose commit was amended or rebased away.
+
+    No branch reaches such a commit, and the note of another commit lists the checkpoint.
+    """
+    commits = {entry.id: entry.git_sha for entry in entries if entry.trigger in HOOK_TRIGGERS and entry.git_sha}
+    commits = _elsewhere(store, commits) if commits else {}
+    existing = set(store.repository.cat_file.known(sorted(set(commits.values()))))
+    tips = heads(store) if existing else set()
+    outside = graph.outside(store.repository.git, existing - tips, tips)
+    return {checkpoint for checkpoint, commit in commits.items() if commit in outside or commit not in existing}
 
 
 def _elsewhere(store: Checkpoints, commits: Mapping[str, str]) -> dict[str, str]:
-    """Returns those of some checkpoints, each with its commit, of whose commit a line has been carried to another one."""
-    waiting = notes.waiting(store.repository)
+    """Return the checkpoints whose link is also in the note of another commit."""
+    pending = notes.waiting(store.repository)
     written = Notes(store.repository, store.objects, layout.NOTES).each()
     carried: set[str] = set()
-    for commit, lines in chain(waiting.items(), written):
+    for commit, lines in chain(pending.items(), written):
         carried.update(commits.get(name, commit) for name in map(note.link_id, lines or ()) if commits.get(name, commit) != commit)
     return {checkpoint: commit for checkpoint, commit in commits.items() if commit in carried}

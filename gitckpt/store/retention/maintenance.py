@@ -1,6 +1,6 @@
-"""What is due now and then: expiry of checkpoints and runs by the policy, leftovers, and packing of the store's own refs.
+"""Run background maintenance: expire by policy, sweep leftovers, pack refs and objects.
 
-Uses no package but Python's own, as the hook starts it without any.
+Imports only the standard library and gitckpt: the hook starts it without other packages.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ from gitckpt.store.records import layout
 from gitckpt.store.retention import expiry, runs
 from gitckpt.store.runs import summary
 
-# Remove the runs of a pipeline that are complete and old enough.
+# Removal of complete runs by age.
 
 
 @dataclass(frozen=True, slots=True)
 class Retired:
-    """What became of runs that are complete and old enough.
+    """The result of `cleanup_runs`.
 
     Attributes:
-        gone: the ids of those that are gone, with their worktrees.
-        kept: why each of the others stays, by id.
+        gone: the ids of the removed runs.
+        kept: why each of the other runs that were due stays, by id.
     """
 
     gone: tuple[str, ...]
@@ -42,11 +42,11 @@ class Retired:
 
 
 def cleanup_runs(store: Checkpoints, *, pipeline: str | None = None, older_than: int) -> Retired:
-    """Removes the runs that are complete and old enough, with their worktrees; see `runs`.
+    """Remove complete runs that are old enough, with their worktrees.
 
     Args:
-        pipeline: the one whose runs are meant; None for all runs.
-        older_than: the age of their newest checkpoint, in microseconds.
+        pipeline: the pipeline whose runs may go; None for all runs.
+        older_than: minimum age of a run's newest checkpoint, in microseconds.
 
     Raises:
         BusyError, GitError: checkpoints of a run could not be removed; the other runs are gone.
@@ -62,19 +62,19 @@ def cleanup_runs(store: Checkpoints, *, pipeline: str | None = None, older_than:
 
 
 def _runs_of(store: Checkpoints, pipeline: str) -> set[str]:
-    """Returns the runs of a pipeline that are complete."""
-    found = set()
+    """Return the complete runs of a pipeline."""
+    runs_of_pipeline = set()
     for run in summary.summaries(store):
         try:
-            said = store.read(run.newest).pipeline if run.status == runstate.COMPLETE else None
+            recorded = store.read(run.newest).pipeline if run.status == runstate.COMPLETE else None
         except (InvalidCheckpoint, NotFoundError):
             continue
-        if said is not None and said.name == pipeline:
-            found.add(run.run)
-    return found
+        if recorded is not None and recorded.name == pipeline:
+            runs_of_pipeline.add(run.run)
+    return runs_of_pipeline
 
 
-# What is due now and then: expiry of checkpoints and runs by the policy, leftovers, and packing of the store's own refs.
+# Periodic maintenance.
 
 
 _DONE, _FAILED, _AT_WORK, _NEVER = "done", "failed: ", "is at work", "never ran"
@@ -85,9 +85,9 @@ class Maintained:
     """When maintenance last ran, and how it ended.
 
     Attributes:
-        started: when, in microseconds since the epoch; None where it never did.
-        ended: when; None where it did not, or is at work.
-        outcome: how, in a few words.
+        started: in microseconds since the epoch; None if it never ran.
+        ended: None if it has not ended or was cut off.
+        outcome: in a few words.
     """
 
     started: int | None = None
@@ -96,33 +96,30 @@ class Maintained:
 
 
 def maintain(repository: Repository) -> None:
-    """Expires checkpoints and runs, sweeps leftovers, packs refs and objects where many are loose; notes how it ended, for `last`.
+    """Expire checkpoints and runs, sweep leftovers, pack; record the outcome for `last`.
 
-    While the settings have a mistake, nothing expires: nobody sees which values apply instead.
-
-    Args:
-        repository: seen from any of its worktrees.
+    Nothing expires while the settings have a mistake: it is unclear which values should apply.
 
     Raises:
-        CkptError: what went wrong; each checkpoint is whole or gone.
+        CkptError: each checkpoint is whole or gone.
     """
     try:
         require_git()
         with Checkpoints(repository, adapter="plumbing") as store:
-            found = settings.read(repository)
-            if found.problem:
-                log.append(repository, f"maintenance: nothing expires: {found.problem}")
-            if found.notice:
-                log.append(repository, f"maintenance: {found.notice}")
+            rules = settings.read(repository)
+            if rules.problem:
+                log.append(repository, f"maintenance: nothing expires: {rules.problem}")
+            if rules.notice:
+                log.append(repository, f"maintenance: {rules.notice}")
             doubt = expiry.doubt(repository, store.clock())
             if doubt is not None:
                 log.append(repository, f"maintenance: {doubt}")
-            policy = NOTHING_EXPIRES if doubt is not None or found.problem else found.policy
+            policy = NOTHING_EXPIRES if doubt is not None or rules.problem else rules.policy
             expired = expiry.expire(store, policy)
         pack(repository)
         collect(repository)
         if expired.failed:
-            raise expired.failed[0][1]  # after all else is done
+            raise expired.failed[0][1]  # after everything else is done
     except Exception as error:
         _note(repository, f"{_FAILED}{error.message if isinstance(error, CkptError) else f'{type(error).__name__}: {error}'}")
         raise
@@ -130,13 +127,13 @@ def maintain(repository: Repository) -> None:
 
 
 def work(repository: Repository, *, only_pack: bool) -> None:
-    """Does what is due in the background, in the repository of this process, unless another one is at it. Errors: as `maintain`.
+    """Run maintenance in the background unless another process runs it.
 
     Args:
-        repository: the same, as the hook sees it.
-        only_pack: whether only refs are packed.
+        repository: as the hook sees it.
+        only_pack: whether to pack refs only.
     """
-    gc.disable()  # to look for cycles among 100,000 checkpoints takes a second, and there are none
+    gc.disable()  # cycle detection over 100,000 checkpoints takes 1 s and finds none
     with Lock(os.path.join(repository.make_private_dir(), layout.MAINTENANCE_LOCK), 0) as alone:
         if alone and only_pack:
             pack(discover())
@@ -145,7 +142,7 @@ def work(repository: Repository, *, only_pack: bool) -> None:
 
 
 def settle(repository: Repository) -> None:
-    """Has refs keep what is below where history was cut off, for a hook; what fails is for the log, and is done by what follows."""
+    """Write the keep refs below a shallow boundary; log failures, later removals retry."""
     try:
         with Checkpoints(repository, adapter="plumbing") as store:
             store.remover().settle()
@@ -154,12 +151,12 @@ def settle(repository: Repository) -> None:
 
 
 def expect(repository: Repository) -> None:
-    """Notes that maintenance never ran: whoever looks whether it is due counts from now."""
+    """Record that maintenance never ran, so that its interval counts from now."""
     _note(repository, _NEVER)
 
 
 def last(repository: Repository) -> Maintained:
-    """Returns when maintenance last ran, and how it ended."""
+    """Return when maintenance last ran, and how it ended."""
     try:
         path = os.path.join(repository.private_dir, layout.MAINTAINED)
         with open(path, encoding="utf-8", errors="replace", opener=premises.create) as file:
@@ -174,7 +171,7 @@ def last(repository: Repository) -> Maintained:
 
 
 def has_failed(found: Maintained) -> bool:
-    """Tells whether maintenance last failed."""
+    """Return whether maintenance last failed."""
     return found.outcome.startswith(_FAILED)
 
 
@@ -187,9 +184,9 @@ def _is_at_work(repository: Repository) -> bool:
 
 
 def _note(repository: Repository, outcome: str) -> None:
-    """Notes how maintenance ended; when it started stays the time of the file."""
     path = os.path.join(repository.make_private_dir(), layout.MAINTAINED)
     with open(path, "a+", encoding="utf-8", errors="backslashreplace", opener=premises.create) as file:
+        # The mtime of the file is the start time: keep it when the outcome is written.
         status = os.fstat(file.fileno())
         file.truncate(0)
         file.write(f"{times.to_text(times.now())} {' '.join(outcome.split())}\n")
@@ -197,38 +194,26 @@ def _note(repository: Repository, outcome: str) -> None:
 
 
 def pack(repository: Repository) -> None:
-    """Packs the store's refs where many are loose; the user's own stay as they are.
-
-    Args:
-        repository: seen from any of its worktrees.
-
-    Raises:
-        GitError: git refused for another reason than a lock.
-    """
+    """Pack the store's own refs if many are loose."""
     packing.pack_if_many(repository, layout.OWN, require_git())
 
 
 def collect(repository: Repository) -> None:
-    """Packs objects where many are loose, and has git do what else it finds due, as `git commit` does: who only saves never commits.
+    """Pack loose objects if there are many, and run `git gc --auto` as `git commit` does.
 
-    Git's settings say whether that is done unasked at all (`gc.auto`, `maintenance.auto`), and `pre-auto-gc` whether now is the time.
-
-    Args:
-        repository: seen from any of its worktrees.
-
-    Raises:
-        GitError: git refused.
+    Users who only save never commit, so git would not do it. Honors `gc.auto`,
+    `maintenance.auto` and the `pre-auto-gc` hook.
     """
-    said = config.read(repository, r"^(maintenance\.auto|gc\.auto|gc\.cruftpacks)$")
-    if not all(config.is_on(said.get(name, ["true"])[-1]) for name in ("maintenance.auto", "gc.auto")):
+    values = config.read(repository, r"^(maintenance\.auto|gc\.auto|gc\.cruftpacks)$")
+    if not all(config.is_on(values.get(name, ["true"])[-1]) for name in ("maintenance.auto", "gc.auto")):
         return
-    # Of us, maintenance is at work already; somebody's own hook may say that this is no time for it.
-    alone = {"GITCKPT_SKIP": "1"}
+    # GITCKPT_SKIP: gitckpt's own hooks need not run. A user's pre-auto-gc hook may refuse.
+    env = {"GITCKPT_SKIP": "1"}
     if packing.count_loose_objects(repository) > packing.PACK_FROM:
-        if repository.git.run("hook", "run", "--ignore-missing", "pre-auto-gc", env=alone, ok=(0, 1)).code != 0:
+        if repository.git.run("hook", "run", "--ignore-missing", "pre-auto-gc", env=env, ok=(0, 1)).code != 0:
             return
         packing.pack_objects(repository)
-    # What nothing leads to any more waits for two weeks. Git before 2.41 makes each of these objects a file, warns of them at each commit,
-    # and gives up for a day, unless it is told that they may share a pack.
-    cruft = ("-c", "gc.cruftPacks=true") if "gc.cruftpacks" not in said else ()
-    repository.git.run(*cruft, "-c", "gc.autoDetach=false", "gc", "--auto", "--quiet", env=alone)
+    # Unreachable objects wait for two weeks. Before 2.41, git writes each of them as a loose
+    # file, warns at each commit and gives up for a day, unless cruft packs are on.
+    cruft = ("-c", "gc.cruftPacks=true") if "gc.cruftpacks" not in values else ()
+    repository.git.run(*cruft, "-c", "gc.autoDetach=false", "gc", "--auto", "--quiet", env=env)

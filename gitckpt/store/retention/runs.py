@@ -1,9 +1,8 @@
-"""Expiry of runs: each goes as a whole, with worktree, files and lease, or stays as it is.
+"""Expire runs: a run is removed as a whole, with worktree, files and lease, or stays.
 
-Only where no branch holds what a run made, its last checkpoint stays: it is then the only one that does.
-
-The worktree goes first: what it held is in the newest checkpoint until that goes, too. The checkpoint that says how the run ended goes
-last, so that a kill leaves a run that the next call removes.
+If no branch holds a run's result, its last checkpoint stays. The worktree is removed first,
+while the newest checkpoint still has its contents. The checkpoint that records how the run
+ended is removed last: after a kill, the next call removes the rest.
 """
 
 from __future__ import annotations
@@ -35,11 +34,12 @@ if TYPE_CHECKING:
 
 _REF = re.compile(r"refs/(?:[\w-]+/)+([\w-]+)")
 
+# Runs removed in one batch. Nothing else can drive them until their checkpoints are gone. Each
+# batch makes git rewrite packed-refs.
 _AT_ONCE = 1000
-"""So many runs go together: until their checkpoints are gone, nobody else can drive them; each time, git writes all packed refs anew."""
 
+# A run with a worktree counts as this many runs: deleting the worktree takes a while.
 _WEIGHT = 50
-"""For so many of them a run counts whose worktree goes, which takes a while."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,15 +47,14 @@ class Fate:
     """What becomes of a run.
 
     Attributes:
-        run: its id.
-        label: the phase label that says how far it came.
+        label: the label of the last phase that it reached.
         checkpoints: how many it has.
-        path: the top of its worktree; None where there is none.
-        is_due: whether the policy lets it go.
-        expires: whether it goes; one that is due stays where its worktree holds what no checkpoint does.
-        reason: one clause for a person.
-        keeps: the ids of its checkpoints that stay all the same.
-        failure: why its checkpoints could not be deleted; None where they could, or were not to.
+        path: the top of its worktree; None if it has none.
+        is_due: whether the policy lets it expire.
+        expires: whether it goes; a due run stays if its worktree has unsaved work.
+        reason: one clause for the user.
+        keeps: ids of its checkpoints that stay although the run goes.
+        failure: why its checkpoints could not be deleted.
     """
 
     run: str
@@ -70,32 +69,35 @@ class Fate:
 
 
 def decide(store: Checkpoints, rules: Policy, among: Collection[str] | None = None) -> tuple[list[Fate], dict[str, list[Entry]]]:
-    """Returns what becomes of each run by the policy, and the checkpoints of those that go, by sequence; worktrees are not looked at.
+    """Decide by policy which runs expire, without looking at their worktrees.
 
     Args:
-        rules: the policy.
         among: the runs that may go; all by default.
+
+    Returns:
+        The fate of each run, and the checkpoints of those that expire, by sequence.
     """
-    found = summary.summaries(store)
+    found_runs = summary.summaries(store)
     _, sizes = store.index.sizes()
     needed: Mapping[str, set[str]] = {}
-    if any(each.status == runstate.COMPLETE for each in found) or rules.everything:
-        needed = _needed_by(store, {each.run for each in found if each.status != runstate.COMPLETE})
-    candidates = [RunCandidate(each.run, each.time, each.status, needed.get(each.run, ())) for each in found]
+    if any(each.status == runstate.COMPLETE for each in found_runs) or rules.everything:
+        needed = _needed_by(store, {each.run for each in found_runs if each.status != runstate.COMPLETE})
+    candidates = [RunCandidate(each.run, each.time, each.status, needed.get(each.run, ())) for each in found_runs]
     now = store.clock()
     decisions = policy.apply_to_runs(candidates, rules, now=now)
     imported = _imported(store, {each.id for each in decisions if each.expires})
-    if imported:  # their times are those of the files, of last year perhaps: age counts from the import
+    # Imported checkpoints have the times of their files: age counts from the import.
+    if imported:
         candidates = [replace(each, time=max(each.time, imported.get(each.id, each.time))) for each in candidates]
         decisions = policy.apply_to_runs(candidates, rules, now=now)
     if not rules.everything:
         stays = "it was imported: only expire --all lets it go"
         decisions = [Decision(each.id, expires=False, reason=stays) if each.id in imported else each for each in decisions]
     fates = []
-    for each, decision in zip(found, decisions, strict=True):
+    for each, decision in zip(found_runs, decisions, strict=True):
         count = sizes[each.run][0] if each.run in sizes else 0
         fate = Fate(each.run, each.label, count, each.path, decision.expires, decision.expires, decision.reason)
-        is_meant = each.run in sizes and (among is None or each.run in among)  # what began just now is not
+        is_meant = each.run in sizes and (among is None or each.run in among)  # a run that just began is not
         fates.append(fate if is_meant else replace(fate, is_due=False, expires=False))
     chains = chains_of(store, [fate.run for fate in fates if fate.expires])
     fates = [_with_chain(fate, chains.get(fate.run, ())) if fate.expires else fate for fate in fates]
@@ -106,48 +108,47 @@ def decide(store: Checkpoints, rules: Policy, among: Collection[str] | None = No
 
 
 def foresee(store: Checkpoints, fates: Sequence[Fate]) -> list[Fate]:
-    """Returns what would become of each run, with a look at the worktrees of those that expire; changes nothing.
-
-    Args:
-        fates: what was decided.
-    """
+    """Return the fates with the worktrees of expiring runs checked; change nothing."""
     rules = settings.read(store.repository)
     return [_kept_by_worktree(store, fate, rules) if fate.expires else fate for fate in fates]
 
 
 def squashed(store: Checkpoints, but: Collection[str]) -> dict[str, tuple[Entry, str]]:
-    """Returns the checkpoints that only tell of progress within phases that are complete by now, by id, each with its phase.
+    """Return progress checkpoints of complete phases, by id, each with its phase.
 
-    One that another checkpoint names is not among them.
+    Checkpoints that another checkpoint names are left out.
 
     Args:
         but: runs to leave out.
     """
-    told = store.list(Query(in_run=True, status="progress", triggers=[PHASE]))
-    chains = chains_of(store, {str(entry.run) for entry in told}.difference(but))
-    found: dict[str, tuple[Entry, str]] = {}
-    touched: dict[str, str] = {}
+    in_progress = store.list(Query(in_run=True, status="progress", triggers=[PHASE]))
+    chains = chains_of(store, {str(entry.run) for entry in in_progress}.difference(but))
+    squashable: dict[str, tuple[Entry, str]] = {}
+    remaining: dict[str, str] = {}
     for chain in chains.values():
         within = policy.squashed((entry.id, entry.label, entry.trigger) for entry in chain)
         if within:
-            found |= {entry.id: (entry, within[entry.id]) for entry in chain if entry.id in within}
-            touched |= {entry.id: entry.oid for entry in chain if entry.id not in within}
-    if found:
+            squashable |= {entry.id: (entry, within[entry.id]) for entry in chain if entry.id in within}
+            remaining |= {entry.id: entry.oid for entry in chain if entry.id not in within}
+    if squashable:
         firsts = {id_: oid for run, (_, id_, oid) in store.index.sizes()[1].items() if run not in but}
-        for checkpoint in _documents(store, touched | firsts):
+        for checkpoint in _documents(store, remaining | firsts):
             for name in _names(checkpoint):
-                found.pop(name, None)
-    return found
+                squashable.pop(name, None)
+    return squashable
 
 
 def needed_by(store: Checkpoints, run: str) -> str | None:
-    """Returns the id of an unfinished run that refers to checkpoints of a run; None where there is none."""
+    """Return an unfinished run that refers to checkpoints of `run`, or None."""
     unfinished = {each.run for each in summary.summaries(store) if each.status != runstate.COMPLETE}
     return min(_needed_by(store, unfinished).get(run, ()), default=None)
 
 
 def named(store: Checkpoints) -> set[str]:
-    """Returns the ids of checkpoints that the first or the newest one of a run names, such as the one that the run was forked from."""
+    """Return the checkpoint ids that the first or newest checkpoint of a run names.
+
+    An example is the checkpoint that a run was forked from.
+    """
     ends = {id_: oid for _, id_, oid in store.index.sizes()[1].values()} | {row[2]: row[3] for row in store.index.run_rows()}
     return {name for document in _documents(store, ends) for name in _names(document)}
 
@@ -160,35 +161,34 @@ def remove(
     *,
     settled: bool = True,
 ) -> list[Fate]:
-    """Removes the runs that expire; returns what became of each run.
+    """Remove the runs that expire; return the fate of each run.
 
     Args:
-        chains: the checkpoints of those that expire, by sequence, as they were when it was decided.
-        fates: what was decided.
-        progress: is told what is being done, a few words at a time.
+        chains: the checkpoints of the expiring runs, by sequence, as of the decision.
+        progress: called with a few words before each step.
         settled: as for `Remover.remove`.
 
     Raises:
-        BusyError, GitError: as `Checkpoints.remove`, where no run is to blame; each run is then as it was, or its checkpoints,
-            but not its worktree.
+        BusyError, GitError: a failure that no single run caused. Each run is then whole, or has
+            lost only its worktree.
     """
     due = [fate for fate in fates if fate.expires]
     if not due:
         return list(fates)
     rules = settings.read(store.repository)
     done: dict[str, Fate] = {}
-    for some in _portions(due):
-        held, refused = store.leases.acquire_all([fate.run for fate in some], worktree.HOLDER)
+    for batch in _portions(due):
+        held, refused = store.leases.acquire_all([fate.run for fate in batch], worktree.HOLDER)
         try:
-            now = heads.newest_of(store.index, store.repository, held)
-            for fate in some:
+            newest = heads.newest_of(store.index, store.repository, held)
+            for fate in batch:
                 progress(f"removing run {fate.run}, {len(done) + 1} of {len(due)}")
                 if fate.run in refused:
                     reason: str | None = refused[fate.run].message
                 else:
-                    reason = _take_apart(store, fate.run, chains[fate.run][-1], now.get(fate.run), rules)
+                    reason = _take_apart(store, fate.run, chains[fate.run][-1], newest.get(fate.run), rules)
                 done[fate.run] = fate if reason is None else replace(fate, expires=False, reason=reason)
-            going = _delete(store, chains, [fate for fate in some if done[fate.run].expires], done, progress, settled=settled)
+            going = _delete(store, chains, [fate for fate in batch if done[fate.run].expires], done, progress, settled=settled)
             _forget(store, {fate.run: held.pop(fate.run) for fate in going if not fate.keeps})
         finally:
             for hold in held.values():
@@ -205,9 +205,9 @@ def _delete(
     *,
     settled: bool,
 ) -> list[Fate]:
-    """Delete the checkpoints of runs whose worktrees are gone; return the runs that are gone.
+    """Delete the checkpoints of runs whose worktrees are gone; return the removed runs.
 
-    A run whose refs cannot be deleted stays, with the reason in `done`, and the others go.
+    A run whose refs cannot be deleted stays, with the reason in `done`.
     """
     while True:
         kept = {name for fate in going for name in fate.keeps}
@@ -230,58 +230,56 @@ def _delete(
 
 
 def blamed(error: CkptError, names: Collection[str]) -> set[str]:
-    """Return those of some checkpoints and runs whose refs an error names: with the others, the same call can be made again."""
+    """Return the checkpoints and runs whose refs an error names.
+
+    Without them, the same call can be repeated.
+    """
     text = error.path if isinstance(error, LockHeld) else error.stderr if isinstance(error, GitError) else ""
     return set(_REF.findall(text)).intersection(names)
 
 
 def _portions(due: Sequence[Fate]) -> Iterator[list[Fate]]:
-    """Yields runs that go together."""
-    some: list[Fate] = []
+    """Yield batches of runs to remove together."""
+    batch: list[Fate] = []
     weight = 0
     for fate in due:
-        some.append(fate)
+        batch.append(fate)
         weight += _WEIGHT if fate.path is not None else 1
         if weight >= _AT_ONCE:
-            yield some
-            some, weight = [], 0
-    if some:
-        yield some
+            yield batch
+            batch, weight = [], 0
+    if batch:
+        yield batch
 
 
 def forget_leases(store: Checkpoints) -> None:
-    """Deletes the leases of runs that do not exist any more, unless somebody who is alive holds them, or locks their refs.
-
-    Raises:
-        GitError: one could not be deleted.
-    """
+    """Delete leases of runs that no longer exist, unless they are held or locked."""
     named = [ref.removeprefix(layout.LEASES) for ref, _ in store.refs.each(layout.LEASES)]
-    there = set(store.index.runs()) if named else set()
+    existing = set(store.index.runs()) if named else set()
     for run in named:
-        if run in there or store.refs.read(layout.RUNS + run) is not None:
+        if run in existing or store.refs.read(layout.RUNS + run) is not None:
             continue
         try:
-            found = store.leases.read(run)
-            if found is not None and not store.leases.is_held(*found):
-                store.refs.update([Update(layout.LEASES + run, "", found[0])])
+            lease = store.leases.read(run)
+            if lease is not None and not store.leases.is_held(*lease):
+                store.refs.update([Update(layout.LEASES + run, "", lease[0])])
         except (InvalidCheckpoint, RefMoved, LockHeld):
-            continue  # it is for `verify`, or somebody else's
+            continue  # `verify` reports it, or another process changed it
 
 
 def _with_chain(fate: Fate, chain: Sequence[Entry]) -> Fate:
-    """Returns the fate of a run that is due, with what it has by now; one that somebody has removed meanwhile is due no more."""
+    # Another process may have removed the checkpoints meanwhile.
     return replace(fate, checkpoints=len(chain), is_due=bool(chain), expires=bool(chain))
 
 
 def _imported(store: Checkpoints, due: Collection[str]) -> dict[str, int]:
-    """Returns, of some runs, those that were imported and have not gone on here, with the time of that."""
+    """Return the given runs that were imported and not continued here, with the import time."""
     newest = heads.newest_of(store.index, store.repository, due) if due else {}
     oids = {entry.id: entry.oid for entry in newest.values() if entry.trigger.startswith(IMPORT)}
     return {str(one.run): times.from_text(one.imported.at) for one in _documents(store, oids) if one.imported is not None}
 
 
 def _kept_for_what_it_made(fate: Fate, chain: Sequence[Entry]) -> Fate:
-    """Lets the last checkpoint of a run stay."""
     keeps = tuple(entry.id for entry in chain if entry in _ending(chain))
     if len(keeps) == len(chain) and fate.path is None:
         return replace(fate, is_due=False, expires=False, reason="no branch holds what it made")
@@ -289,17 +287,21 @@ def _kept_for_what_it_made(fate: Fate, chain: Sequence[Entry]) -> Fate:
 
 
 def _made_something(store: Checkpoints, newest: Sequence[Entry]) -> set[str]:
-    """Returns the runs whose last commit or files are in no branch, tag or remote-tracking branch; `newest` are their last checkpoints."""
-    found = {str(one.run): one for one in _documents(store, {entry.id: entry.oid for entry in newest})}
-    dirty = {run for run, one in found.items() if one.worktree is not None and one.worktree.dirty}
-    commits = {one.git_sha for run, one in found.items() if one.git_sha and run not in dirty}
+    """Return the runs whose last commit or files are in no branch or tag.
+
+    Args:
+        newest: the last checkpoints of the runs.
+    """
+    documents = {str(one.run): one for one in _documents(store, {entry.id: entry.oid for entry in newest})}
+    dirty = {run for run, one in documents.items() if one.worktree is not None and one.worktree.dirty}
+    commits = {one.git_sha for run, one in documents.items() if one.git_sha and run not in dirty}
     if not commits:
         return dirty
-    there = store.repository.cat_file.known(sorted(commits))
-    wanted = "".join(f"{commit}\n" for commit in there).encode("ascii")
+    existing = store.repository.cat_file.known(sorted(commits))
+    wanted = "".join(f"{commit}\n" for commit in existing).encode("ascii")
     outside = store.repository.git.run("rev-list", "--stdin", "--not", "--branches", "--tags", "--remotes", data=wanted).out
-    alone = {line.decode("ascii") for line in outside.splitlines()} | commits.difference(there)
-    return dirty | {run for run, one in found.items() if one.git_sha in alone}
+    alone = {line.decode("ascii") for line in outside.splitlines()} | commits.difference(existing)
+    return dirty | {run for run, one in documents.items() if one.git_sha in alone}
 
 
 def _kept_by_worktree(store: Checkpoints, fate: Fate, rules: Settings) -> Fate:
@@ -311,12 +313,11 @@ def _kept_by_worktree(store: Checkpoints, fate: Fate, rules: Settings) -> Fate:
 
 
 def _take_apart(store: Checkpoints, run: str, newest: Entry, now: Entry | None, rules: Settings) -> str | None:
-    """Removes worktree and files of a run, whose lease is ours; returns why it stays.
+    """Remove worktree and files of a run whose lease is held; return why it stays.
 
     Args:
-        newest: its newest checkpoint when it was decided.
+        newest: its newest checkpoint at the time of the decision.
         now: its newest checkpoint.
-        rules: the settings.
     """
     if now is None or now.id != newest.id:
         return "it went on meanwhile"
@@ -331,13 +332,12 @@ def _take_apart(store: Checkpoints, run: str, newest: Entry, now: Entry | None, 
 
 
 def _ending(chain: Sequence[Entry]) -> Iterable[Entry]:
-    """Returns the checkpoints that say what has become of a run: its newest one, and the newest of whoever drove it."""
+    """Return the checkpoints that record how a run ended: the newest, and the newest phase."""
     driven = [entry for entry in chain if entry.trigger == PHASE]
     return (chain[-1], *driven[-1:])
 
 
 def _forget(store: Checkpoints, held: Mapping[str, Hold]) -> None:
-    """Deletes leases that are ours."""
     updates = [Update(layout.LEASES + run, "", hold.update().old) for run, hold in held.items()]
     is_over = False
     try:
@@ -355,36 +355,39 @@ def _give_back(hold: Hold) -> None:
     try:
         hold.release()
     except BusyError:
-        return  # somebody else's by now; if not, it ends with this process
+        return  # another process has it by now, or it ends with this process
 
 
 def chains_of(store: Checkpoints, runs: Collection[str]) -> dict[str, list[Entry]]:
-    """Returns the checkpoints of some runs, by sequence; before those of a run of ours, what was not written here and says it is of it."""
-    found: dict[str, list[Entry]] = {}
+    """Return the checkpoints of some runs, by sequence.
+
+    In a run written here, foreign checkpoints that claim the run come first.
+    """
+    chains: dict[str, list[Entry]] = {}
     for entry in store.list(Query(runs=sorted(runs))) if runs else ():
-        found.setdefault(str(entry.run), []).append(entry)
-    for run, chain in found.items():
+        chains.setdefault(str(entry.run), []).append(entry)
+    for run, chain in chains.items():
         ours = known(store.repository, run)
         chain.sort(key=lambda entry: (entry.oid in ours, entry.sequence or 0, entry.id))
-    return found
+    return chains
 
 
 def _needed_by(store: Checkpoints, unfinished: Collection[str]) -> dict[str, set[str]]:
-    """Returns, for each run that others of the unfinished ones refer to, which these are."""
+    """Return which unfinished runs refer to each run, by run."""
     ends = (entry for chain in chains_of(store, unfinished).values() for entry in (chain[0], chain[-1]))
     documents = _documents(store, {entry.id: entry.oid for entry in ends})
     named = [(name, document.run) for document in documents for name in _names(document)]
     homes = {entry.id: entry.run for entry in store.list(Query(ids=sorted({name for name, _ in named})))} if named else {}
-    found: dict[str, set[str]] = {}
+    needed: dict[str, set[str]] = {}
     for name, run in named:
         home = homes.get(name)
         if home is not None and home != run:
-            found.setdefault(home, set()).add(str(run))
-    return found
+            needed.setdefault(home, set()).add(str(run))
+    return needed
 
 
 def _documents(store: Checkpoints, oids: Mapping[str, str]) -> Iterable[Checkpoint]:
-    """Yields the documents of some checkpoints, given by id and oid, without their states; those that cannot be read are left out."""
+    """Yield the readable documents of checkpoints (id to oid), without their states."""
     for id_, found in zip(oids, store.objects.read(list(oids.values())), strict=True):
         try:
             if found is not None:
@@ -394,7 +397,7 @@ def _documents(store: Checkpoints, oids: Mapping[str, str]) -> Iterable[Checkpoi
 
 
 def _names(checkpoint: Checkpoint) -> list[str]:
-    """Returns the other checkpoints that a document names, less its parent."""
+    """Return the other checkpoints that a document names, except its parent."""
     named = [checkpoint.forked_from, checkpoint.rewound_to]
     named += [checkpoint.attempt.began] if checkpoint.attempt else []
     named += checkpoint.pipeline.completed.values() if checkpoint.pipeline else []

@@ -1,4 +1,4 @@
-"""Sweeps what a kill or a power cut can leave: refs that hold something for a checkpoint that was never finished, and scratch files."""
+"""Sweep what a kill or a power cut leaves: refs of unfinished checkpoints, scratch files."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from gitckpt.store.leases.leases import LONGEST
 from gitckpt.store.records import heads, keep, layout
 from gitckpt.store.worktrees import ownership
 
+# Kinds of scratch files in the private directory.
 _PRIVATE = (
     layout.DRIVER,
     "exports",
@@ -31,40 +32,38 @@ _PRIVATE = (
     "unfiltered",
     "written",
 )
-"""Kinds of scratch files in the private directory, …"""
 
+# Kinds of scratch files in the administrative directory of a worktree.
 _BESIDE = (administration.AWAY, administration.SCRATCH, "ckpt-exact", layout.UNDO_FILE, "ckpt-unfiltered")
-"""… and in the administrative directory of a worktree."""
 
 
 def sweep(repository: Repository, refs: Refs, tell: Callable[[str], object] = lambda _: None) -> list[str]:
-    """Deletes the refs that hold something for a checkpoint which does not exist.
+    """Delete the refs that belong to checkpoints which do not exist.
 
     Args:
-        repository: whose.
-        refs: of it.
-        tell: is told which locks of refs were removed.
+        tell: called with each ref lock that was removed.
 
     Returns:
-        The refs that are gone; none while a checkpoint is being written.
+        The deleted refs; none while a checkpoint is being written.
 
     Raises:
-        RefMoved, LockHeld, GitError: none was deleted.
+        RefMoved, LockHeld, GitError: no ref was deleted.
     """
     if repository.has_reftable:
-        return []  # transactions there are all or nothing
+        return []  # its transactions are atomic
     with layout.turn(repository, 0) as alone:
         if not alone:
             return []
-        heads.discard_left(repository, tell)  # nobody may ever need the ref again, and remove its lock then
+        # A ref that is never written again keeps its stale lock unless it is removed here.
+        heads.discard_left(repository, tell)
         return _sweep(repository, refs)
 
 
 def sweep_files(repository: Repository) -> list[str]:
-    """Deletes the files of processes that were killed (see `left_files`), and worktrees that they have half made.
+    """Delete files of killed processes (see `left_files`) and half-made worktrees.
 
     Returns:
-        The paths of what is gone; what cannot be deleted stays, and `doctor` counts it.
+        The deleted paths; `doctor` counts what cannot be deleted.
     """
     gone = [path for path, known in left_files(repository).items() if leftovers.discard(path, known)]
     gone += filter(_discard_lock, _in_private(repository, *layout.FILES_LOCK.split("{}")))
@@ -77,7 +76,7 @@ def _in_private(repository: Repository, beginning: str, end: str) -> list[str]:
 
 
 def _discard_lock(path: str) -> bool:
-    """Deletes the file of a lock that nobody has, be it that its holder was killed; returns whether it did."""
+    """Delete a lock file that no process holds; return whether it did."""
     with Lock(path, 0) as is_left:
         if is_left:
             os.unlink(path)
@@ -85,22 +84,22 @@ def _discard_lock(path: str) -> bool:
 
 
 def left_files(repository: Repository) -> dict[str, FileMark]:
-    """Returns files and directories of processes that were killed: private indexes and the like, and what git has half written."""
-    found = {**leftovers.left_objects(repository), **_left_keeps(repository), **_left_worktrees(repository)}
+    """Return the scratch files and directories of killed processes."""
+    marks = {**leftovers.left_objects(repository), **_left_keeps(repository), **_left_worktrees(repository)}
     for path in _scratch(repository):
         known = leftovers.mark(path)
         if known is not None and _is_left(path):
-            found[path] = known
-    return found
+            marks[path] = known
+    return marks
 
 
 def scratch_files(repository: Repository) -> list[str]:
-    """Returns the files and directories that are somebody's who is at work, or that were left: `left_files` says which."""
+    """Return the scratch files and directories of running and of killed processes."""
     return [*leftovers.half_written(repository), *_scratch(repository), *_left_keeps(repository), *_left_worktrees(repository)]
 
 
 def kind_of(path: str) -> str:
-    """Returns a pattern of the names of what is like one of `scratch_files`: "tmp_pack_*", or, in the private directory, "ckpt/index.*"."""
+    """Return the name pattern of a scratch file, such as "tmp_pack_*" or "ckpt/index.*"."""
     name = os.path.basename(path)
     if name.startswith(".tmp-"):
         return ".tmp-*-pack-*"
@@ -115,56 +114,61 @@ def kind_of(path: str) -> str:
 
 
 def _scratch(repository: Repository) -> list[str]:
-    """Returns what processes have made for themselves, by their names: `<kind>.<pid>.<digits>`."""
-    found = []
+    """Return gitckpt's scratch files by their names: `<kind>.<pid>.<digits>`."""
+    paths = []
     for place in (repository.private_dir, repository.common_dir, *(git_dir for git_dir, _ in administration.registered(repository))):
         kinds = _PRIVATE if place == repository.private_dir else _BESIDE
         for name in names_in(place):
             kind, _, rest = name.partition(".")
             if kind in kinds and rest.partition(".")[0].isdigit():
-                found.append(os.path.join(place, name))
-    return found
+                paths.append(os.path.join(place, name))
+    return paths
 
 
 def _left_worktrees(repository: Repository) -> dict[str, FileMark]:
-    """Return what git keeps of worktrees that it was killed at adding for us: it locks them first, and never prunes them then."""
+    """Return the git directories of worktrees that a killed `git worktree add` left.
+
+    Git locks a worktree while it adds it and never prunes a locked one.
+    """
     return leftovers.left_for(times.GRACE, filter(ownership.is_locked_by_us, administration.unfinished(repository)))
 
 
 def _left_keeps(repository: Repository) -> dict[str, FileMark]:
-    """Returns the files that keep a pack for a process of ours which was killed: git would never repack, nor delete, what is in it."""
-    found = {}
+    """Return the `.keep` files of killed gitckpt processes.
+
+    Git never repacks or deletes the contents of a kept pack.
+    """
+    marks = {}
     place = os.path.join(repository.common_dir, "objects", "pack")
     for path in [os.path.join(place, name) for name in names_in(place) if name.endswith(".keep")]:
         known = leftovers.mark(path)
         try:
             with open(path, "rb") as file:
-                whose, _, pid = file.read(100).strip().partition(b" ")
+                owner, _, pid = file.read(100).strip().partition(b" ")
         except OSError:
             continue
-        if known is None or whose != b"gitckpt" or not pid.isdigit() or leftovers.is_alive(int(pid)):
+        if known is None or owner != b"gitckpt" or not pid.isdigit() or leftovers.is_alive(int(pid)):
             continue
         if time.time() - known.changed > times.GRACE:
-            found[path] = known
-    return found
+            marks[path] = known
+    return marks
 
 
 def _is_left(path: str) -> bool:
-    """Tell by its age whether a scratch file is of a process that was killed."""
     status = os.lstat(path)
-    # Not the time of the content, which a private index has from the index that it is a copy of.
+    # Not mtime: a private index has that of the index it was copied from.
     age = time.time() - status.st_ctime
     if os.path.basename(path).startswith(f"{layout.DRIVER}."):
-        # A process that wants to take the lease looks there whether its driver is gone.
+        # A process that wants the lease checks this file to see whether the driver is alive.
         return age * times.MICRO > LONGEST and not is_locked(path)
-    # One with two names is the lock of an index as well, which is known by it.
+    # A file with two links is also the lock of an index, which is identified by it.
     return age > times.GRACE and (status.st_nlink == 1 or os.path.isdir(path))
 
 
 def _sweep(repository: Repository, refs: Refs) -> list[str]:
     oids = dict(refs.each(*(name for name in layout.OWN if f"{name}/" != layout.CHECKPOINTS)))
     if any(ref.startswith(layout.HOLDERS) for ref in oids):
-        oids |= dict(refs.each(layout.CHECKPOINTS))  # after the others: what a checkpoint needs comes before it
+        oids |= dict(refs.each(layout.CHECKPOINTS))  # last: a checkpoint is written after the refs it needs
     leftover = [ref for ref in oids if _is_of_nobody(repository, ref, oids) and not keep.is_young(repository, ref)]
     if leftover:
         refs.update([Update(ref, "", oids[ref]) for ref in leftover])
@@ -172,7 +176,7 @@ def _sweep(repository: Repository, refs: Refs) -> list[str]:
 
 
 def _is_of_nobody(repository: Repository, ref: str, oids: Mapping[str, str]) -> bool:
-    """Tells whether a ref names a checkpoint that does not exist, or should name a commit and does not."""
+    """Return whether a ref names a checkpoint that does not exist, or no valid commit."""
     if ref.startswith(layout.KEEP):
         return not keep.may_name(repository, ref.removeprefix(layout.KEEP))
     return ref.startswith(layout.HOLDERS) and layout.CHECKPOINTS + ref.rpartition("/")[2] not in oids

@@ -1,7 +1,8 @@
-"""Removes the worktree of a run, once a checkpoint holds all that is in it.
+"""Remove the worktree of a run once a checkpoint holds all of its contents.
 
-What git keeps of the worktree is parked among our private data, then the directory is moved out of sight, then both are deleted. A kill
-leaves a worktree that is whole, or none; what is left to delete, the next removal deletes.
+The git directory of the worktree is moved into the private directory, the worktree is renamed,
+then both are deleted. A kill leaves a whole worktree or none; the next removal deletes the
+rest.
 """
 
 from __future__ import annotations
@@ -42,39 +43,36 @@ if TYPE_CHECKING:
     from gitckpt.store.snapshot.manifest import Contents
 
 
-# Repositories of submodules that a linked worktree has of its own: what nobody else has, and what is handed over before they go.
+# Submodule repositories of a linked worktree: unique contents, and what is copied before removal.
 
 
 _OWN = ("refs/heads", "refs/tags", "refs/stash")
 
 
 def unsaved_submodules(store: Checkpoints, git_dir: str) -> list[str]:
-    """Returns what repositories of submodules of a worktree hold that would go with them, for a person; it changes nothing.
+    """Describe what only the worktree's submodule repositories hold.
 
-    What is checked out in them is not looked at: a capture of the worktree says whether a checkpoint has it.
+    Their checked-out files are not compared: the capture of the worktree covers them.
 
     Args:
-        store: of the repository around them.
-        git_dir: what git keeps of the worktree.
+        store: of the superproject.
+        git_dir: of the worktree.
     """
-    said = []
+    descriptions = []
     for name, own, counterpart in _pairs(store.repository, git_dir):
         if counterpart is None:
-            said.append(f"the repository of its submodule {name}, and no other one is here")
+            descriptions.append(f"the repository of its submodule {name}, and no other one is here")
             continue
-        said += [f"{what} in its submodule {name}" for what in _lone(store, own, counterpart)]
-    return said
+        descriptions += [f"{what} in its submodule {name}" for what in _lone(store, own, counterpart)]
+    return descriptions
 
 
 def hand_over(store: Checkpoints, git_dir: str) -> None:
-    """Copies the checkpoints that repositories of submodules of a worktree have to their counterparts, with all they keep alive.
+    """Copy the checkpoints of a worktree's submodule repositories to the main ones.
 
     Args:
-        store: of the repository around them.
-        git_dir: what git keeps of the worktree.
-
-    Raises:
-        GitError: not all of them could be copied.
+        store: of the superproject.
+        git_dir: of the worktree.
     """
     for _, own, counterpart in _pairs(store.repository, git_dir):
         if counterpart is not None:
@@ -82,7 +80,7 @@ def hand_over(store: Checkpoints, git_dir: str) -> None:
 
 
 def _pairs(repository: Repository, git_dir: str) -> Iterator[tuple[str, Repository, Repository | None]]:
-    """Yields name, repository and counterpart of each submodule of a worktree, those within them too."""
+    """Yield name, repository and counterpart of each submodule, nested ones included."""
     for name, own, counterpart in modules.pairs(repository, git_dir):
         with contextlib.closing(own):
             yield name, own, counterpart
@@ -91,8 +89,8 @@ def _pairs(repository: Repository, git_dir: str) -> Iterator[tuple[str, Reposito
 
 
 def _lone(store: Checkpoints, own: Repository, counterpart: Repository) -> list[str]:
-    """Returns the refs that lead to commits which neither the counterpart has nor a remote, and checkpoints of the submodule's own."""
-    said = ["linked worktrees"] if administration.registered(own) else []
+    """Describe refs to commits that neither counterpart nor remote has, and checkpoints."""
+    descriptions = ["linked worktrees"] if administration.registered(own) else []
     form = "--format=%(objectname) %(objecttype) %(refname)"
     for line in own.git.run("for-each-ref", form, *_OWN).out.decode("utf-8", "replace").split("\n")[:-1]:
         oid, kind, ref = line.split(" ", 2)
@@ -102,60 +100,61 @@ def _lone(store: Checkpoints, own: Repository, counterpart: Repository) -> list[
             lone = own.git.run("rev-list", "--max-count=1", oid, "--not", "--remotes").out.strip()
             is_there = not lone or _is_reached(counterpart, oid)
         if not is_there:
-            said.append(f"{ref.removeprefix('refs/heads/')} ({oid[:12]})")
+            descriptions.append(f"{ref.removeprefix('refs/heads/')} ({oid[:12]})")
     with contextlib.closing(store.seen_from(own, "plumbing")) as inner:
-        said += [f"checkpoint {entry.id}" for entry in inner.list() if entry.trigger != SUBMODULE]
-    return said
+        descriptions += [f"checkpoint {entry.id}" for entry in inner.list() if entry.trigger != SUBMODULE]
+    return descriptions
 
 
 def _is_reached(counterpart: Repository, oid: str) -> bool:
-    """Tells whether a repository has a commit that branches, tags or remote-tracking branches of its lead to."""
+    """Return whether branches or tags of a repository reach a commit."""
     if counterpart.cat_file.info(oid) is None:
         return False
     found = counterpart.git.run("rev-list", "--max-count=1", oid, "--not", "--branches", "--tags", "--remotes", ok=(0, 128))
     return found.code == 0 and not found.out.strip()
 
 
-# Removes the worktree of a run, once a checkpoint holds all that is in it.
+# Removal of the worktree.
 
 
+# The lease holder name during a removal.
 HOLDER = "git ckpt expire"
-"""What the lease of a run is taken for while it is removed."""
 
+# Part of the reason when a worktree has unsaved work.
 HOLDS = "holds what no checkpoint does"
-"""Says of a worktree that it has somebody's work in it."""
 
+# Prefix of a worktree that is about to be deleted; it lies beside the original path.
 _AWAY = ".making-way-"
-"""Begins the name of a directory that is about to be deleted; it lies beside the worktree that it was."""
 
+# Prefix of a parked git directory.
 _PARKED = "removing."
-"""Begins the name under which what git kept of such a worktree is parked."""
 
 _NOTE = "ckpt-removal"
 _LOCK = "removal.lock"
+# The command that retries a failed deletion.
 _RETRY = "git ckpt expire"
-"""The command that deletes what an earlier removal could not."""
 
 _PATIENCE = 10.0
 _SHOWN = 3
 
 
 def remove_worktree(store: Checkpoints, run: str, known: Settings | None = None, newest: Entry | None = None) -> str | None:
-    """Removes the worktree of a run, unless there is something in it that no checkpoint holds. Its checkpoints stay as they are.
+    """Remove the worktree of a run unless it holds what no checkpoint does.
 
-    Ignored files go, as with `git worktree remove`. Of a worktree whose directory is gone, what was staged is recorded first.
+    The checkpoints stay. Ignored files go, as with `git worktree remove`. If the directory is
+    gone, what was staged is recorded first.
 
     Args:
-        store: of the repository, as seen from another worktree.
-        known: the settings, where the caller has read them already.
-        newest: the newest checkpoint of the run, where the caller knows it.
+        store: seen from another worktree.
+        known: the settings, if already read.
+        newest: the newest checkpoint of the run, if known.
 
     Returns:
-        Why the worktree stays, one clause; None where it is gone, or there was none.
+        Why the worktree stays, one clause; None if it is gone or there was none.
 
     Raises:
         NotFoundError: there is no such run.
-        CkptError: the worktree cannot be looked at, or not be removed; then nothing of it has changed, or it is out of sight.
+        CkptError: the worktree is unreadable, or removal failed; it is unchanged or renamed.
     """
     found = store.leases.read(run)
     if found is not None and store.leases.is_held(*found) and found[1].is_ours:
@@ -174,10 +173,7 @@ def remove_worktree(store: Checkpoints, run: str, known: Settings | None = None,
 
 
 def reason_to_stay(store: Checkpoints, run: str, known: Settings | None = None) -> str | None:
-    """Returns why the worktree of a run would not be removed; None where it would, or there is none. Changes nothing.
-
-    Args and errors: as `remove_worktree`.
-    """
+    """Return why `remove_worktree` would refuse, or None; change nothing."""
     found = store.leases.read(run)
     if found is not None and store.leases.is_held(*found) and not found[1].is_ours:
         return store.leases.refusal(*found).message
@@ -190,16 +186,12 @@ def reason_to_stay(store: Checkpoints, run: str, known: Settings | None = None) 
 
 
 def is_pushed(store: Checkpoints, run: str) -> bool:
-    """Tells whether the commit that a run has come to is in a branch that was pushed, as far as this repository knows.
-
-    Raises:
-        NotFoundError: there is no such run.
-    """
+    """Return whether a remote-tracking branch contains the commit a run has reached."""
     commit = _newest(store, run).git_sha
     for _, path in _worktrees_of(store.repository, run):
-        there = administration.seen_from(store.repository, path)
-        if there is not None:
-            with store.seen_from(there, "plumbing") as seen:
+        repository = administration.seen_from(store.repository, path)
+        if repository is not None:
+            with store.seen_from(repository, "plumbing") as seen:
                 commit = seen.objects.head()[0]
     if not commit:
         return False
@@ -208,13 +200,10 @@ def is_pushed(store: Checkpoints, run: str) -> bool:
 
 
 def finish(repository: Repository) -> list[str]:
-    """Delete what killed removals have left to delete; one that had only begun counts as not begun.
-
-    Args:
-        repository: seen from any of its worktrees.
+    """Delete what killed removals left; undo a removal that had only begun.
 
     Returns:
-        What cannot be deleted, and what to do about it, a sentence each: it keeps nothing else from being removed.
+        A sentence with a hint for each directory that cannot be deleted.
     """
     private = repository.make_private_dir()
     failures = []
@@ -229,34 +218,26 @@ def finish(repository: Repository) -> list[str]:
 
 
 def half_removed(repository: Repository) -> list[str]:
-    """Returns the directories that `finish` deletes, unless somebody is at it now: worktrees, and what git kept of each.
-
-    Args:
-        repository: seen from any of its worktrees.
-    """
+    """Return the existing directories that `finish` would delete."""
     private = repository.private_dir
-    found = []
+    paths = []
     for name in names_in(private):
         if name.startswith(_PARKED):
-            found.append(os.path.join(private, name))
+            paths.append(os.path.join(private, name))
             with (
                 contextlib.suppress(OSError, ValueError, KeyError, TypeError),
-                open(os.path.join(found[-1], _NOTE), encoding="utf-8") as file,
+                open(os.path.join(paths[-1], _NOTE), encoding="utf-8") as file,
             ):
-                found.append(str(json.load(file)["stage"]))
-    return [path for path in found if os.path.isdir(path)]
+                paths.append(str(json.load(file)["stage"]))
+    return [path for path in paths if os.path.isdir(path)]
 
 
 def delete_directory(path: str) -> None:
-    """Deletes a directory with all that is in it, also where directories in it are read-only.
-
-    Raises:
-        WorktreeError: it cannot be deleted.
-    """
+    """Delete a directory recursively, even if directories in it are read-only."""
     try:
         premises.remove(path)
     except FileNotFoundError:
-        return  # somebody else was faster
+        return  # another process deleted it
     except OSError as error:
         mounted = mounts.reason(path)
         if mounted is not None:
@@ -267,7 +248,7 @@ def delete_directory(path: str) -> None:
 
 
 def _remove(store: Checkpoints, run: str, known: Settings | None, newest: Entry | None) -> str | None:
-    finish(store.repository)  # `expire` says what of other runs cannot be deleted
+    finish(store.repository)  # `expire` reports its failures
     last = newest or _newest(store, run)
     mounted = _mounted(store.repository, run)
     if mounted is not None:
@@ -293,7 +274,7 @@ def _newest(store: Checkpoints, run: str) -> Entry:
 
 
 def _worktrees_of(repository: Repository, run: str) -> Iterator[tuple[str, str]]:
-    """Yields what git keeps of each worktree of a run, and where git believes it to be."""
+    """Yield git directory and recorded path of each worktree of a run."""
     for git_dir, path in administration.registered(repository):
         owner = ownership.owner_in(git_dir)
         if owner is not None and owner.run == run:
@@ -301,13 +282,13 @@ def _worktrees_of(repository: Repository, run: str) -> Iterator[tuple[str, str]]
 
 
 def _mounted(repository: Repository, run: str) -> str | None:
-    """Return why nothing of a run may be deleted where something is mounted in what it has; None where nothing is."""
+    """Return why nothing may be deleted if something is mounted below a run's directories."""
     places = [place for pair in _worktrees_of(repository, run) for place in pair]
     return mounts.reason(*places, run_files.of_run(repository, run).path)
 
 
 def _forgotten(repository: Repository, run: str, known: Settings | None) -> str | None:
-    """Returns what is to be said of a directory that was the worktree of a run, and that git has forgotten."""
+    """Return a reason if a directory was the run's worktree and git has forgotten it."""
     top = main_worktree(repository)
     configured = (known or settings.read(repository)).worktree_dir
     if top is None and configured is None:
@@ -320,7 +301,6 @@ def _forgotten(repository: Repository, run: str, known: Settings | None) -> str 
 
 
 def _reason(store: Checkpoints, newest: Checkpoint, git_dir: str, path: str) -> str | None:
-    """Returns why a worktree stays."""
     if not os.path.lexists(path) and modules.has_own(git_dir):
         return f"its worktree {path} is gone, and {git_dir} has repositories of submodules"
     if ownership.is_locked_by_others(git_dir):
@@ -351,7 +331,7 @@ def _is_inside(path: str) -> bool:
 
 
 def _unsaved(store: Checkpoints, newest: Checkpoint, path: str) -> list[str]:
-    """Returns what a worktree and the files beside it hold that the newest checkpoint of the run does not, for a person."""
+    """Describe what worktree and run files hold that the newest checkpoint does not."""
     there = administration.seen_from(store.repository, path)
     if there is None:
         raise WorktreeError(f"{path} is no worktree", hint="see what is wrong: git ckpt doctor")
@@ -360,42 +340,42 @@ def _unsaved(store: Checkpoints, newest: Checkpoint, path: str) -> list[str]:
         if commit != newest.git_sha:
             return [f"commit {commit[:12]}" if commit else "an unborn branch"]
         limits = replace(_limits(seen), timeout=math.inf)
-        found = seen.capture(limits, run_files.of_run(there, str(newest.run)))
+        captured = seen.capture(limits, run_files.of_run(there, str(newest.run)))
         tree = newest.tree
-        before, after = (manifest.read(there, seen.objects, oid, commit) for oid in (tree, found.tree))
-        said = [one.path.decode("utf-8", "replace") for one in diff.differences(there, before.files, after.files)]
-        said += [path.decode("utf-8", "replace") for path in manifest.differing_raw(there, before, after)]
-        said += _differing(there, before, after, commit)
-        said += _beside(there, tree, found.tree)
+        before, after = (manifest.read(there, seen.objects, oid, commit) for oid in (tree, captured.tree))
+        descriptions = [one.path.decode("utf-8", "replace") for one in diff.differences(there, before.files, after.files)]
+        descriptions += [path.decode("utf-8", "replace") for path in manifest.differing_raw(there, before, after)]
+        descriptions += _differing(there, before, after, commit)
+        descriptions += _beside(there, tree, captured.tree)
         known = {one.path: one.checkpoint for one in newest.worktree.submodules} if newest.worktree is not None else {}
-        said += [f"the submodule {one.path}" for one in found.submodules if known.get(one.path) != one.checkpoint]
-        said += [one.path for one in found.omitted if _is_work(path, one)]
-        said += filter(None, there.git.text("for-each-ref", "--format=%(refname)", "refs/worktree").split("\n"))
-        return list(dict.fromkeys(said))
+        descriptions += [f"the submodule {one.path}" for one in captured.submodules if known.get(one.path) != one.checkpoint]
+        descriptions += [one.path for one in captured.omitted if _is_work(path, one)]
+        descriptions += filter(None, there.git.text("for-each-ref", "--format=%(refname)", "refs/worktree").split("\n"))
+        return list(dict.fromkeys(descriptions))
 
 
 def _limits(seen: Checkpoints) -> Limits:
-    """Return the limits of a capture; tell of mistakes, but ask nobody to approve anything."""
-    found = settings.read(seen.repository)
-    return found.limits if not found.problem else seen.rules.limits()
+    """Return capture limits; report mistakes, but never ask for approval."""
+    rules = settings.read(seen.repository)
+    return rules.limits if not rules.problem else seen.rules.limits()
 
 
 def _differing(there: Repository, before: Contents, after: Contents, commit: str) -> list[str]:
-    """Returns what differs beside the files, in words."""
-    said = []
+    """Describe the differences other than file contents."""
+    descriptions = []
     staged = [{**found.index, 0: comparison.merged_tree(there, found, commit)} for found in (before, after)]
     if staged[0] != staged[1]:
-        said.append("what is staged")
+        descriptions.append("what is staged")
     if before.operation != after.operation:
-        said.append("an operation in progress")
+        descriptions.append("an operation in progress")
     flags = [{(flag, path) for flag, paths in found.flags.items() for path in paths} for found in (before, after)]
     if flags[0] != flags[1]:
-        said.append("flags of the index")
-    return said
+        descriptions.append("flags of the index")
+    return descriptions
 
 
 def _beside(there: Repository, before: str | None, after: str | None) -> list[str]:
-    """Returns which files of the run beside the worktree differ from those in the snapshot."""
+    """Return the run files that differ from those in the snapshot."""
     empty = manifest.base_tree(there, "")
     trees = [there.cat_file.info(f"{tree}:{run_files.ENTRY.decode()}") if tree else None for tree in (before, after)]
     old, new = (found[0] if found else empty for found in trees)
@@ -406,7 +386,7 @@ def _beside(there: Repository, before: str | None, after: str | None) -> list[st
 
 
 def _is_work(top: str, omitted: Omitted) -> bool:
-    """Tells whether something that was left out of a capture may be somebody's work; sockets and the like are not."""
+    """Return whether an omitted path may hold work; sockets and the like do not."""
     try:
         mode = os.lstat(os.path.join(top, omitted.path)).st_mode
     except OSError:
@@ -415,7 +395,7 @@ def _is_work(top: str, omitted: Omitted) -> bool:
 
 
 def _take_away(repository: Repository, git_dir: str, path: str) -> None:
-    """Parks what git keeps of a worktree, moves its directory out of sight, and deletes both."""
+    """Park the git directory of a worktree, rename the worktree, and delete both."""
     private, token = repository.make_private_dir(), os.urandom(4).hex()
     stage = os.path.join(os.path.dirname(path), f"{_AWAY}{token}")
     parked = os.path.join(private, f"{_PARKED}{token}")
@@ -436,13 +416,13 @@ def _take_away(repository: Repository, git_dir: str, path: str) -> None:
 
 
 def _finish(parked: str) -> None:
-    """Ends a removal that has come as far as parking what git kept of the worktree."""
+    """Complete a removal whose git directory is parked."""
     try:
         with open(os.path.join(parked, _NOTE), encoding="utf-8") as file:
-            said = json.load(file)
-        git_dir, path, stage = (str(said[key]) for key in ("git_dir", "path", "stage"))
+            note = json.load(file)
+        git_dir, path, stage = (str(note[key]) for key in ("git_dir", "path", "stage"))
     except (OSError, ValueError, KeyError, TypeError):
-        return delete_directory(parked)  # a kill while it was deleted: the directory went first
+        return delete_directory(parked)  # killed while deleting: the worktree is gone already
     if os.path.lexists(stage):
         premises.require(stage)
         delete_directory(stage)

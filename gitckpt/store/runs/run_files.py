@@ -1,4 +1,4 @@
-"""Files of a run that lie beside its worktree: what it was started with, and what its phases put out.
+"""Files of a run beside its worktree: its inputs, and the outputs of its phases.
 
 A snapshot keeps them below `run/`.
 """
@@ -31,11 +31,12 @@ if TYPE_CHECKING:
     from gitckpt.git.objects.port import Objects
 
 
-# Which checkpoints of a run could not be written: a small file says so, for those who ask while its driver goes on.
+# Checkpoints that could not be written: a small file lists them for other processes while the
+# driver goes on.
 
 
 def read(repository: Repository, run: str) -> list[str]:
-    """Returns what could not be written of a run, a sentence each."""
+    """Return what could not be written of a run, a sentence each."""
     try:
         with open(_path(repository, run), encoding="utf-8", errors="replace") as file:
             return file.read().splitlines()
@@ -44,7 +45,10 @@ def read(repository: Repository, run: str) -> list[str]:
 
 
 def note(repository: Repository, run: str, sentences: Sequence[str]) -> None:
-    """Notes what could not be written of a run; nothing, once all of it was. Where that fails too, only its driver tells of it."""
+    """Record what could not be written of a run; an empty list removes the record.
+
+    If that fails too, only the driver reports it.
+    """
     path = _path(repository, run)
     with contextlib.suppress(OSError):
         if sentences:
@@ -58,26 +62,27 @@ def _path(repository: Repository, run: str) -> str:
     return os.path.join(repository.private_dir, f"unwritten-{run}")
 
 
-# Files of a run that lie beside its worktree: what it was started with, and what its phases put out.
+# The files of a run.
 
 
+# The entry of a snapshot's tree.
 ENTRY = b"run"
-"""The entry of a snapshot's tree."""
 
+# The directories of a run: files given as inputs, and one directory per phase with output.
 INPUT, OUTPUT = "input", "output"
-"""The directories of a run: its inputs that are files; and one for each phase that puts something out."""
 
+# File name endings of agents' prompts and logs: secrets in these are masked before they are
+# stored.
 _TOLD = (".log", "/prompt")
-"""How the names end of what was told to an agent, and of what it said: a secret in these is masked before they are stored."""
 
 _SCRATCH = "writing"
 
 
 def names(repository: Repository, snapshot: str | None) -> list[str]:
-    """Returns the paths of the files that a snapshot keeps for its run, as seen from their directory; none where there is no snapshot.
+    """Return the paths of a snapshot's run files, relative to their directory.
 
     Raises:
-        WorktreeError: there are more than anybody lists.
+        WorktreeError: there are too many to list.
     """
     if snapshot is None or repository.cat_file.info(f"{snapshot}:{ENTRY.decode()}") is None:
         return []
@@ -86,15 +91,15 @@ def names(repository: Repository, snapshot: str | None) -> list[str]:
 
 
 def masked(repository: Repository, snapshot: str | None) -> list[str]:
-    """Returns the names of those files in which what looked like a secret was masked. Args and errors: as `names`."""
-    found = [name for name in names(repository, snapshot) if "\n" not in name]  # git is asked for a name a line
+    """Return the names of the files in which a secret was masked."""
+    found = [name for name in names(repository, snapshot) if "\n" not in name]  # cat-file reads one name per line
     contents = repository.cat_file.contents([f"{snapshot}:{ENTRY.decode()}/{name}" for name in found], secrets.LARGEST)
     return [name for name, content in zip(found, contents, strict=True) if content is not None and secrets.has_masks(content[2])]
 
 
 @dataclass(slots=True)
 class _Listed:
-    """What is left out, what is to be written, and what looks like a secret."""
+    """What `_tree` finds: omitted files, objects to write, and suspected secrets."""
 
     omitted: list[Omitted] = field(default_factory=list)
     pending: list[tuple[str, bytes]] = field(default_factory=list)
@@ -105,7 +110,7 @@ class RunFiles:
     """The directory of a run's files.
 
     Args:
-        path: absolute path of the directory, which need not be there.
+        path: absolute; need not exist.
     """
 
     def __init__(self, path: str) -> None:
@@ -113,12 +118,12 @@ class RunFiles:
         self._seen: dict[str, tuple[tuple[int, int, int, int], str, list[tuple[str, int, bytes]]]] = {}
 
     def added(self, repository: Repository, objects: Objects, found: Worktree, commit: str, limits: Limits) -> Worktree:
-        """Returns what a capture found, with these files in its tree.
+        """Return a captured `Worktree` with these files added to its tree.
 
         Args:
             found: what was captured.
             commit: the linked commit; "" for none.
-            limits: what is left out: names that look like secrets, and what is too large. Links are left out, too.
+            limits: which files to omit by name or size. Symbolic links are always omitted.
 
         Raises:
             CkptError: a file cannot be read.
@@ -141,10 +146,10 @@ class RunFiles:
         )
 
     def keep(self, files: Mapping[str, bytes]) -> None:
-        """Lets the copies of inputs be these, whole, as no snapshot has them. What is the same already is not written.
+        """Store complete copies of inputs; unchanged ones are not written again.
 
         Args:
-            files: name → content.
+            files: name → content, not masked as in snapshots.
 
         Raises:
             WorktreeError: they cannot be written.
@@ -161,25 +166,27 @@ class RunFiles:
                 make_directory(os.path.dirname(path))
                 _put(path, data, self.path)
                 written.append(path)
-        if written:  # of what was masked in the snapshot, this is the only copy: it is on the disk, under its name, with the run
+        # The snapshot may have masked parts: this is the only complete copy, so flush it with its
+        # directories.
+        if written:
             fsync.flush([os.path.join(self.path, INPUT), *_above(self.path)])
 
     def inputs(self) -> dict[str, bytes]:
-        """Returns the copies of inputs that are there: name → content."""
-        found = {}
+        """Return the existing copies of inputs: name → content."""
+        contents = {}
         directory = os.path.join(self.path, INPUT)
         for name in names_in(directory):
             try:
-                found[name] = regular.content(os.path.join(directory, name))
+                contents[name] = regular.content(os.path.join(directory, name))
             except OSError:
-                continue  # it is brought back from the snapshot
-        return found
+                continue  # restored from the snapshot later
+        return contents
 
     def bring_back(self, repository: Repository, objects: Objects, tree: str) -> None:
-        """Writes the files of a snapshot to where they were, those that are not there.
+        """Write the missing files from a snapshot.
 
         Args:
-            tree: the snapshot. It may have been fetched: nothing is written outside of the directory.
+            tree: the snapshot. It may be fetched: nothing is written outside the directory.
 
         Raises:
             WorktreeError: an object is missing, or a file cannot be written.
@@ -192,10 +199,12 @@ class RunFiles:
             self._write(repository, objects, entry[1], self.path, is_top=True)
 
     def take_back(self, repository: Repository, objects: Objects, now: str, then: str | None) -> None:
-        """Lets the output be what it was. What is in the way of nothing and in no snapshot, as what looks like a secret, stays.
+        """Restore the output to that of an earlier snapshot.
+
+        Files in no snapshot, such as suspected secrets, stay unless they are in the way.
 
         Args:
-            now: a snapshot that holds what is there.
+            now: a snapshot of the present files.
             then: the snapshot to go back to; None for one without such files.
 
         Raises:
@@ -219,11 +228,11 @@ class RunFiles:
             self.bring_back(repository, objects, then)
 
     def _tree(self, repository: Repository, below: str, limits: Limits, listed: _Listed) -> str | None:
-        """Return the tree of a directory, None for an empty one; what is found joins `listed`."""
+        """Return the tree of a directory, None if it is empty; add findings to `listed`."""
         entries: Entries = {}
         with os.scandir(os.path.join(self.path, below)) as listing:
-            there = sorted((entry for entry in listing if below or entry.name in (INPUT, OUTPUT)), key=lambda entry: entry.name)
-        for entry in there:
+            children = sorted((entry for entry in listing if below or entry.name in (INPUT, OUTPUT)), key=lambda entry: entry.name)
+        for entry in children:
             inner = f"{below}/{entry.name}" if below else entry.name
             if entry.is_dir(follow_symlinks=False):
                 tree = self._tree(repository, inner, limits, listed)
@@ -246,7 +255,7 @@ class RunFiles:
         return object_id("tree", data, repository.object_format)
 
     def _blob(self, repository: Repository, inner: str, status: os.stat_result, listed: _Listed) -> str:
-        """Return the blob of a file; one that was not touched since it was last read is there already."""
+        """Return the blob of a file; read it only if its stat data changed."""
         mark = (status.st_mtime_ns, status.st_ctime_ns, status.st_size, status.st_ino)
         seen = self._seen.get(inner)
         if seen is None or seen[0] != mark or repository.cat_file.info(seen[1]) is None:
@@ -261,7 +270,8 @@ class RunFiles:
             elif inner.endswith(_TOLD):
                 data = secrets.masked_bytes(data)
             elif len(data) <= secrets.LARGEST:
-                # A phase's output is the only copy of it, so a secret in it is named and not masked.
+                # The output of a phase exists only here, so secrets in it are reported, not
+                # masked.
                 places = [(hit.rule, line, secret) for hit, line, secret in secrets.lines(data)]
             listed.pending.append(("blob", data))
             seen = self._seen[inner] = mark, object_id("blob", data, repository.object_format), places
@@ -287,16 +297,10 @@ class RunFiles:
 
 
 def _put(path: str, data: bytes, top: str, *, is_executable: bool = False) -> None:
-    """Writes a file whole or not at all: of one that is there nobody would ask whether a kill or a power cut has left a part of it.
+    """Write a file atomically: existing files are never checked for a torn write.
 
     Args:
-        path: of the file.
-        data: what it shall hold.
-        top: the directory of the run's files. The scratch file lies there, where no snapshot looks.
-        is_executable: whether it may be executed.
-
-    Raises:
-        WorktreeError: it cannot be written.
+        top: the directory of the run's files; no snapshot includes a scratch file in it.
     """
     directory = os.path.dirname(path)
 
@@ -315,21 +319,21 @@ def _put(path: str, data: bytes, top: str, *, is_executable: bool = False) -> No
 
 
 def _above(path: str) -> list[str]:
-    """Returns the directory of a run's files, and those above it up to the one that is not ours."""
+    """Return the directory of a run's files and its parents, up to the first foreign one."""
     top, names = premises.way(path) or (os.path.dirname(path), [os.path.basename(path)])
     return [os.path.join(top, *names[:depth]) for depth in range(len(names), -1, -1)]
 
 
 def with_inputs(repository: Repository, objects: Objects, found: Worktree, commit: str, files: Mapping[str, bytes]) -> Worktree:
-    """Returns a table `[worktree]` with the inputs of a run that starts.
+    """Return a `Worktree` record with the inputs of a starting run added.
 
     Args:
-        found: the table without them.
+        found: the record without them.
         commit: the linked commit; "" for none.
-        files: name → content. What looks like a secret is masked in what is stored, so each is also to be given to `RunFiles.keep`.
+        files: name → content. Stored contents are masked, so call `RunFiles.keep` as well.
 
     Raises:
-        WorktreeError: the snapshot that `found` names is gone.
+        WorktreeError: the snapshot of `found` is gone.
     """
     files = {name: secrets.masked_copies(repository, data) for name, data in files.items()}
     pending: list[tuple[str, bytes]] = [("blob", data) for data in files.values()]
@@ -348,7 +352,7 @@ def with_inputs(repository: Repository, objects: Objects, found: Worktree, commi
 
 
 def _entries(repository: Repository, objects: Objects, tree: str | None, commit: str) -> Entries:
-    """Returns what a snapshot holds; of a clean worktree, which has none, the files of the commit."""
+    """Return the entries of a snapshot; a clean worktree has those of the commit."""
     if tree is None:
         return {b"files": (DIRECTORY, manifest.base_tree(repository, commit))}
     held = next(objects.read([tree], None))
@@ -358,26 +362,18 @@ def _entries(repository: Repository, objects: Objects, tree: str | None, commit:
 
 
 def of_run(repository: Repository, run: str) -> RunFiles:
-    """Returns the files of a run.
-
-    Args:
-        repository: seen from any of its worktrees.
-    """
+    """Return the files of a run."""
     return RunFiles(os.path.join(directory(repository), run))
 
 
 def directory(repository: Repository) -> str:
-    """Returns where the files of all runs are, a directory for each; it need not be there.
-
-    Args:
-        repository: seen from any of its worktrees.
-    """
+    """Return the directory of all runs' files, which need not exist."""
     top = main_worktree(repository)
     return os.path.join(top, premises.PRIVATE, "runs") if top is not None else os.path.join(repository.common_dir, premises.RUNS)
 
 
 def output_of(repository: Repository, tree: str | None) -> str | None:
-    """Returns the tree of what the phases of a run put out.
+    """Return the tree of the output of a run's phases, if any.
 
     Args:
         tree: a snapshot; None for one without such files.
@@ -387,18 +383,14 @@ def output_of(repository: Repository, tree: str | None) -> str | None:
 
 
 def replace_file(path: str, data: bytes) -> None:
-    """Writes a file of a run in the place of another one.
-
-    Raises:
-        WorktreeError: it cannot be written.
-    """
+    """Write a file of a run, replacing an existing one."""
     directory = os.path.dirname(path)
     make_directory(directory)
     _put(path, data, directory)
 
 
 def make_directory(path: str) -> None:
-    """Makes a directory of a run.
+    """Make a directory of a run.
 
     Raises:
         WorktreeError: it cannot be made.

@@ -1,4 +1,4 @@
-"""The runs of a repository, and what has become of each."""
+"""List runs with their status, phases and attempts."""
 
 from __future__ import annotations
 
@@ -28,20 +28,19 @@ if TYPE_CHECKING:
     from gitckpt.store.records.entry import Entry
 
 
-# What the checkpoints of a run that were written here say of its phases: who attempted them, when, and what has changed since.
+# Attempts at phases, from the checkpoints written here.
 
 
+# Triggers of run checkpoints made by work in the worktree, also while nothing drives the run.
 _OF_OTHERS = (*HOOK_TRIGGERS, MANUAL, STEP)
-"""Triggers of checkpoints of a run that whoever works in its worktree makes, also while nobody drives it."""
 
 
 class Attempts:
-    """The attempts at phases of a run until now.
+    """The attempts at phases of a run so far.
 
     Args:
-        store: as seen from the run's worktree.
-        run: its id.
-        is_new: whether nobody can have attempted any.
+        store: seen from the run's worktree.
+        is_new: whether there cannot be any attempts yet.
     """
 
     def __init__(self, store: Checkpoints, run: str, *, is_new: bool = False) -> None:
@@ -50,30 +49,30 @@ class Attempts:
         self._attempts: Counter[str] | None = Counter() if is_new else None
 
     def phases(self, completed: Iterable[str]) -> list[str]:
-        """Returns the names of the phases that the run is known to have, `completed` first, then in the order they came up."""
+        """Return the known phases of the run, `completed` first, then by first appearance."""
         entries = trust.written_here(self._store, Query(run=self._run))
         labels = [split(entry.label)[0] for entry in entries if entry.trigger not in (*WITHIN, STEP)]
         return list(dict.fromkeys([*completed, *(name for name in reversed(labels) if name not in NOT_PHASES)]))
 
     def attempts_at(self, phase: str) -> int:
-        """Returns how many attempts at a phase there were."""
+        """Return the number of attempts at a phase."""
         if self._attempts is None:
             entries = trust.written_here(self._store, Query(run=self._run, status="started"))
             self._attempts = Counter(split(entry.label)[0] for entry in entries if entry.trigger == PHASE)
         return self._attempts[phase]
 
     def count_attempt(self, attempt: Attempt) -> None:
-        """Notes that an attempt begins."""
+        """Record that an attempt begins."""
         if self._attempts is not None:
             self._attempts[attempt.phase] = attempt.number
 
     def began(self, phase: str) -> str | None:
-        """Returns the newest checkpoint at which a phase began, None where there is none."""
-        found = trust.written_here(self._store, Query(run=self._run, label=f"{phase}-started"))
-        return next((entry.id for entry in found), None)
+        """Return the newest checkpoint at which a phase began, or None."""
+        entries = trust.written_here(self._store, Query(run=self._run, label=f"{phase}-started"))
+        return next((entry.id for entry in entries), None)
 
     def began_first(self, phase: str) -> Checkpoint | None:
-        """Returns the checkpoint at which the last attempts at a phase began, None where there were none."""
+        """Return the checkpoint at which the latest series of attempts at a phase began."""
         newest = self.began(phase)
         if newest is None:
             return None
@@ -82,24 +81,24 @@ class Attempts:
         return trust.read(self._store, self._run, first) if first is not None else checkpoint
 
     def differs_from(self, checkpoint_id: str) -> bool:
-        """Tells whether commit or files of the worktree differ from those of a checkpoint."""
-        then = trust.read(self._store, self._run, checkpoint_id)
+        """Return whether commit or files of the worktree differ from a checkpoint."""
+        checkpoint = trust.read(self._store, self._run, checkpoint_id)
         commit = self._store.objects.head()[0]
-        if commit != then.git_sha:
+        if commit != checkpoint.git_sha:
             return True
-        found = self._store.capture()
-        tree = then.tree
-        before, after = (manifest.read(self._store.repository, self._store.objects, oid, commit) for oid in (tree, found.tree))
-        return (before.files, before.raw) != (after.files, after.raw) or submodules.differ(self._store, then.worktree, found)
+        captured = self._store.capture()
+        tree = checkpoint.tree
+        before, after = (manifest.read(self._store.repository, self._store.objects, oid, commit) for oid in (tree, captured.tree))
+        return (before.files, before.raw) != (after.files, after.raw) or submodules.differ(self._store, checkpoint.worktree, captured)
 
     def was_worked_on(self, phase: str, newest: str) -> bool:
-        """Tells whether commit or files of the worktree differ from what the driver recorded last of a phase.
+        """Return whether the worktree differs from the driver's last record of a phase.
 
         Args:
-            newest: id of the newest checkpoint, which counts where the driver has recorded nothing.
+            newest: the newest checkpoint, used if the driver recorded nothing.
         """
-        # Not from the newest checkpoint: a commit or a save of whoever has worked there since extends the run as well, and whoever takes
-        # the run back to that, or has the phase done again, means it to stay.
+        # Not the newest checkpoint: commits and saves by users extend the run, too. A rewind to
+        # one of these, or a repeated phase, is meant to keep them.
         target = None
         for entry in trust.written_here(self._store, Query(run=self._run)):
             if target not in (None, entry.id):
@@ -112,11 +111,11 @@ class Attempts:
         return self.differs_from(newest)
 
 
-# The runs of a repository, and what has become of each.
+# All runs and their status.
 
 
+# The statuses of started runs that can continue.
 RESUMABLE = (runstate.CRASHED, runstate.FAILED, runstate.PAUSED, runstate.BLOCKED)
-"""The statuses of runs that somebody began to drive, and that can go on."""
 
 _RELEASED = b"\nreleased = "
 
@@ -126,15 +125,14 @@ class RunInfo:
     """A run at a glance.
 
     Attributes:
-        run: its id.
-        status: what has become of it, one of `runstate.STATUSES`.
-        label: the phase label that says so.
+        status: one of `runstate.STATUSES`.
+        label: the phase label behind the status.
         time: of its newest checkpoint, in microseconds since the epoch.
-        started: of its first one.
+        started: time of its first checkpoint.
         newest: the id of its newest checkpoint.
-        branch: of its newest checkpoint; None where HEAD was detached.
-        path: the top of its worktree; None where there is none.
-        lease: who drives it, or drove it until a crash; None where it was given back.
+        branch: of its newest checkpoint; None if HEAD was detached.
+        path: the top of its worktree; None if it has none.
+        lease: of its driver, also after a crash; None if it was released.
     """
 
     run: str
@@ -154,45 +152,47 @@ class RunInfo:
 
 
 def summaries(store: Checkpoints) -> list[RunInfo]:
-    """Returns all runs, the one with the newest checkpoint first."""
+    """Return all runs, the one with the newest checkpoint first."""
     rows = store.index.run_rows()
     held = _leases(store)
     paths = _places(store, [row[0] for row in rows])
-    found = []
+    infos = []
     for run, time, newest, oid, branch, label, driven_label, driven_oid, started, *told in rows:
         if not all(roster.knows(store.repository, run, each) for each in (oid, driven_oid, told[1]) if each):
             time, newest, branch, label, driven_label, started, told = _as_written(store, run)  # noqa: PLW2901
         oid_of_lease, lease = held.get(run, ("", None))
         driven = store.leases.is_held(oid_of_lease, lease) if lease is not None else None
-        said = _told(store, told) if told[0] is not None and driven_label != layout.RUN_COMPLETE else None
+        reported = _told(store, told) if told[0] is not None and driven_label != layout.RUN_COMPLETE else None
         status = runstate.status(
-            said or driven_label,
+            reported or driven_label,
             label,
             driven=driven,
             stalled=lease is not None and (store.leases.is_stalled(oid_of_lease, lease) or lease.is_endless(store.clock())),
-            by_driver=said is None,
+            by_driver=reported is None,
         )
-        shown = (said or driven_label) if (said or driven_label) and status != runstate.OPEN else label
-        found.append(RunInfo(run, status, shown, time, started, newest, branch, paths.get(run), lease))
-    return found
+        shown = (reported or driven_label) if (reported or driven_label) and status != runstate.OPEN else label
+        infos.append(RunInfo(run, status, shown, time, started, newest, branch, paths.get(run), lease))
+    return infos
 
 
 def _places(store: Checkpoints, runs: Sequence[str]) -> dict[str, str]:
-    """Return where the worktrees of runs are."""
+    """Return the worktree paths of runs."""
     found = ownership.of_runs(store.repository)
     missing = [run for run in runs if run not in found]
     if not missing:
         return found
-    from gitckpt.store.worktrees import resumption  # not where each is known to git
+    from gitckpt.store.worktrees import resumption  # only if git does not know one
 
     return {**found, **resumption.places(store.repository, missing)}
 
 
 def _told(store: Checkpoints, told: Sequence[str]) -> str:
-    """Returns the label that a program, a person or an agent left a run with; of steps, where the next one may have begun, by their state.
+    """Return the label that a program, user or agent left a run with.
+
+    For steps the next one may have begun, so their state decides.
 
     Args:
-        told: label, oid and trigger of the newest checkpoint of a phase or a step.
+        told: label, oid and trigger of the newest checkpoint of a phase or step.
     """
     label, oid, trigger = told
     name, how = phase.split(label)
@@ -202,15 +202,15 @@ def _told(store: Checkpoints, told: Sequence[str]) -> str:
     try:
         loop = codec.decode(found[1], layout.RUNS).state.get("loop_state") if found is not None else None
     except InvalidCheckpoint:
-        return label  # it is for `verify`
+        return label  # `verify` reports it
     said = str(loop.get("step_status")).lower() if isinstance(loop, Mapping) else how
     return f"{loop.get('current_step')}-{said}" if isinstance(loop, Mapping) and said in ("blocked", "failed") else f"{name}-progress"
 
 
 def _as_written(store: Checkpoints, run: str) -> tuple[int, str, str | None, str, str | None, int, list[str | None]]:
-    """Returns what a row has, less ids, of the checkpoints of a run that were written here.
+    """Return the row fields, without ids, from only the checkpoints written here.
 
-    Where others say that they are of a run of ours, they do not count.
+    Foreign checkpoints that claim a local run do not count.
     """
     entries = heads.chain(store.index, store.repository, run)
     newest, times = entries[0], [entry.time for entry in entries]
@@ -223,7 +223,7 @@ def _as_written(store: Checkpoints, run: str) -> tuple[int, str, str | None, str
 
 
 def summary_of(store: Checkpoints, run: str) -> RunInfo:
-    """Returns one run.
+    """Return one run.
 
     Raises:
         NotFoundError: there is no such run.
@@ -235,9 +235,9 @@ def summary_of(store: Checkpoints, run: str) -> RunInfo:
 
 
 def _leases(store: Checkpoints) -> dict[str, tuple[str, Lease]]:
-    """Returns the leases that were not given back, with their oids, by run; one that cannot be read is for `verify`."""
+    """Return the unreleased, readable leases with their oids, by run."""
     named = list(store.refs.each(layout.LEASES))
-    found = {}
+    leases = {}
     for (ref, oid), content in zip(named, store.objects.read([oid for _, oid in named]), strict=True):
         if content is None or _RELEASED in content[1]:
             continue
@@ -245,36 +245,36 @@ def _leases(store: Checkpoints) -> dict[str, tuple[str, Lease]]:
             lease = parse(content[1], ref)
         except InvalidCheckpoint:
             continue
-        found[lease.run] = oid, lease
-    return found
+        leases[lease.run] = oid, lease
+    return leases
 
 
-# Which checkpoint somebody could go on with.
+# The checkpoint to continue from.
 
 
+# How many checkpoints are tried before all: hooks record at each commit in most repositories.
 _FIRST = 100
-"""So many are looked at before all are: most repositories have hooks that record at each commit."""
 
 
 def latest_resumable(store: Checkpoints) -> Checkpoint | None:
-    """Returns the checkpoint to go on with; None where there is none.
+    """Return the checkpoint to continue from, or None.
 
-    It is the newest one of the newest run that `unfinished` returns; or, where that is newer, the newest of a phase that was recorded in
-    this worktree outside of runs, as a script does with `git ckpt save --phase research-failed`: its `run` is None, and there is its state
-    to go on with. A script says with `--phase run-complete` that there is nothing left to do.
+    This is the newest checkpoint of the newest `unfinished` run, or a newer phase checkpoint
+    recorded in this worktree outside of runs, as by `git ckpt save --phase research-failed` in
+    a script. That one has `run` None and the state to continue with. A script records `--phase
+    run-complete` when nothing is left to do.
 
-    Within a run the sequence decides, otherwise the time. What cannot be read is passed over, and so is what others wrote, and was
-    fetched.
-    The `errors` of the checkpoint say why it stopped.
+    Within a run the sequence decides, otherwise the time. Unreadable and fetched checkpoints
+    are skipped. `errors` of the result say why it stopped.
     """
-    found = [each for each in (_of_runs(store), _outside(store)) if each is not None]
-    return max(found, key=lambda each: each.time, default=None)
+    candidates = [each for each in (_of_runs(store), _outside(store)) if each is not None]
+    return max(candidates, key=lambda each: each.time, default=None)
 
 
 def unfinished(store: Checkpoints) -> list[RunInfo]:
     """Return the unfinished runs of this worktree, the newest checkpoint first.
 
-    Each was started in this worktree, or has it, and is neither complete nor driven by anybody.
+    Each was started in this worktree or has it, is not complete and has no driver.
     """
     over = (runstate.COMPLETE, *runstate.DRIVEN)
     left = (run for run in summaries(store) if run.status not in over)
@@ -282,7 +282,7 @@ def unfinished(store: Checkpoints) -> list[RunInfo]:
 
 
 def is_from_here(store: Checkpoints, run: str) -> bool:
-    """Tell whether a run was started, imported or adopted in this worktree, or has it."""
+    """Return whether a run was started, imported or adopted in this worktree, or has it."""
     owner = ownership.owner(store.repository)
     if owner is not None and owner.run is not None:
         return owner.run == run
@@ -311,9 +311,9 @@ def made_elsewhere(store: Checkpoints, names: Iterable[str]) -> dict[str, str]:
         runs = {entry.run for entry in entries if entry.run is not None}
         if not places or here in places or any(is_from_here(store, run) for run in runs):
             continue
-        place = places[-1]  # of a run where it began
+        place = places[-1]  # for a run, where it began
         if is_run and place not in tops and place.partition(":")[0] == name:
-            continue  # its own worktree, which a removal that was cut off has taken away
+            continue  # its own worktree, taken by an interrupted removal
         gone = f"a worktree {place.partition(':')[0]} that is gone"
         found[name] = f"the worktree {tops[place]}" if place in tops else gone
     return found
@@ -345,7 +345,7 @@ def _outside(store: Checkpoints) -> Checkpoint | None:
 
 
 def _first_whole(store: Checkpoints, entries: Iterable[Entry]) -> Checkpoint | None:
-    """Returns the first of some checkpoints that can be read."""
+    """Return the first readable checkpoint."""
     for entry in entries:
         try:
             return store.read(entry.id)
@@ -354,32 +354,31 @@ def _first_whole(store: Checkpoints, entries: Iterable[Entry]) -> Checkpoint | N
     return None
 
 
-# The life of one run, phase by phase, read from its checkpoints.
+# The history of one run by phase.
 
 
+# The status of a phase that has not begun.
 PENDING = "pending"
-"""The status of a phase that has not begun."""
 
 
+# Triggers that do not change the status of a phase; all others do, a program's own included.
 _WITHIN = (*WITHIN, STEP, OF_TRACKS)
-"""Triggers of what happens within a phase, and is no news of it; all others say what has become of one, a program's own included."""
 
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """What has become of a phase.
+    """The state of a phase.
 
     Attributes:
-        phase: its name.
-        status: the status of its newest checkpoint, or `PENDING`; a phase that is under way is started.
-        attempts: how many there were.
-        started: the timestamp at which its last attempt began; None where it did not.
-        ended: … and ended.
-        seconds: how long that took.
-        saves: how many times its files were saved in between.
-        errors: what went wrong in the last attempt.
+        status: of its newest checkpoint, or `PENDING`; "started" while in progress.
+        attempts: their number.
+        started: timestamp at which its last attempt began, if any.
+        ended: timestamp at which its last attempt ended, if any.
+        seconds: how long that attempt took.
+        saves: how often its files were saved in between.
+        errors: of the last attempt.
         exit_code: of its command.
-        checkpoint: the newest checkpoint of it; None where it did not begin.
+        checkpoint: its newest checkpoint; None if it has not begun.
         is_current: whether the run is at it.
     """
 
@@ -401,9 +400,7 @@ class History:
     """A run with all its phases.
 
     Attributes:
-        summary: the run at a glance.
-        pipeline: what drives it.
-        events: its phases, in the order of the pipeline or of their beginning.
+        events: its phases, in the order of the pipeline or of their start.
         unwritten: checkpoints that could not be written, a sentence each.
         newest: its newest checkpoint, with the state.
     """
@@ -416,7 +413,7 @@ class History:
 
 
 def read(store: Checkpoints, run: str) -> History:
-    """Returns the life of a run.
+    """Return the history of a run.
 
     Raises:
         NotFoundError: there is no such run.
@@ -431,7 +428,8 @@ def read(store: Checkpoints, run: str) -> History:
         if content is not None
     ]
     pipeline = next((each.pipeline for each in reversed(chain) if each.pipeline is not None), Pipeline())
-    before = chain[0].pipeline.completed if chain and chain[0].pipeline is not None else ()  # in another run, or with another tool
+    # Phases completed before the first checkpoint: in another run, or with another tool.
+    before = chain[0].pipeline.completed if chain and chain[0].pipeline is not None else ()
     events: dict[str, Event] = {name: Event(name, PENDING) for name in (*pipeline.phases, *before)}
     current = ""
     for checkpoint in chain:
@@ -446,14 +444,14 @@ def read(store: Checkpoints, run: str) -> History:
     says_all = bool(pipeline.completed) or any(each.label == phase.REWOUND for each in chain)
     for name, event in events.items():
         if event.status in ("complete", "skipped") and says_all and name not in pipeline.completed:
-            events[name] = replace(event, status=PENDING)  # to be done again, after the run was taken back
+            events[name] = replace(event, status=PENDING)  # the run was rewound: to be done again
     if current and summary.status not in (runstate.COMPLETE, runstate.PAUSED, runstate.OPEN):
         events[current] = replace(events[current], is_current=True)
     return History(summary, pipeline, list(events.values()), run_files.read(store.repository, run), store.read(entries[-1].id))
 
 
 def _after(event: Event, checkpoint: Checkpoint, status: str) -> Event:
-    """Returns what has become of a phase after one more checkpoint of it."""
+    """Return the state of a phase after one more checkpoint."""
     attempt = checkpoint.attempt
     if status == "started":
         number = attempt.number if attempt is not None else event.attempts + 1

@@ -1,6 +1,6 @@
-"""Whose a run is: one that was not written here goes on only where somebody has seen what decides, and says so.
+"""Trust: a run that was not written here continues only after the user approves it.
 
-What was written here, `gitckpt.store.roster` knows. Nothing that came by a fetch is in it, whatever it says of itself.
+`gitckpt.store.roster` records what was written here; fetched checkpoints are never in it.
 """
 
 from __future__ import annotations
@@ -31,19 +31,18 @@ if TYPE_CHECKING:
     from gitckpt.store.checkpoints import Checkpoints
     from gitckpt.store.records.entry import Entry
 
+# How many files, values or phases are shown; the rest are counted.
 _MANY = 20
-"""So many files, values or phases are shown, and how many more there are."""
 
+# How many characters of a value are shown.
 _LONG = 2000
-"""So many characters of a value are shown."""
 
 
 class Untrusted(UsageError):
-    """A checkpoint that was not written here should be gone on from.
+    """A checkpoint to continue from was not written here.
 
     Args:
-        message: the object and the cause.
-        account: what decides whether to trust it, a line each.
+        account: what to consider before trusting it, a line each.
         hint: the command to run next.
     """
 
@@ -53,12 +52,12 @@ class Untrusted(UsageError):
 
 
 def is_ours(store: Checkpoints, checkpoint: Checkpoint) -> bool:
-    """Tells whether a checkpoint was written here, or somebody here has adopted it.
+    """Return whether a checkpoint was written or adopted here.
 
-    Outside of runs, a checkpoint without a pipeline counts as ours, unless it was replaced.
+    Outside of runs, a checkpoint without a pipeline counts as local unless it was replaced.
 
     Args:
-        checkpoint: as it was read just now, from its own ref or the head of its run.
+        checkpoint: just read from its own ref or the head of its run.
     """
     run = checkpoint.run
     if run is None:
@@ -71,10 +70,10 @@ def is_ours(store: Checkpoints, checkpoint: Checkpoint) -> bool:
 
 
 def read(store: Checkpoints, run: str, checkpoint_id: str) -> Checkpoint:
-    """Returns a checkpoint that a run of ours goes by: a fetch may have put another one in its place.
+    """Return a checkpoint that a local run depends on; a fetch may have replaced it.
 
     Args:
-        checkpoint_id: the id of the checkpoint; it is of this run, or of one that this goes on from.
+        checkpoint_id: of this run, or of one that it continues.
 
     Raises:
         NotFoundError: it is gone.
@@ -83,30 +82,30 @@ def read(store: Checkpoints, run: str, checkpoint_id: str) -> Checkpoint:
     ref = layout.CHECKPOINTS + checkpoint_id
     oid = store.refs.read(ref) if ids.is_id(checkpoint_id) else None
     if oid is None:
-        return store.read(checkpoint_id)  # says that it is gone
-    found = codec.decode(layout.document(next(store.objects.read([oid])), ref, oid), ref)
-    if not any(roster.knows(store.repository, each, oid) for each in (run, found.run) if each is not None):
-        raise refusal(store, found, [])
-    return found
+        return store.read(checkpoint_id)  # raises the error
+    checkpoint = codec.decode(layout.document(next(store.objects.read([oid])), ref, oid), ref)
+    if not any(roster.knows(store.repository, each, oid) for each in (run, checkpoint.run) if each is not None):
+        raise refusal(store, checkpoint, [])
+    return checkpoint
 
 
 def written_here(store: Checkpoints, query: Query) -> Iterator[Entry]:
-    """Yields the checkpoints of a run that a query finds, newest first, and of those what was written or adopted here."""
+    """Yield the run checkpoints that match a query and were written or adopted here."""
     return (entry for entry in store.list(query) if entry.run is not None and roster.knows(store.repository, entry.run, entry.oid))
 
 
 def adopt(store: Checkpoints, run: str, head: str | None = None, *, by: str | None = None) -> None:
-    """Takes the checkpoints of a run for ours, as they stand; whatever is fetched later is somebody else's again.
+    """Adopt the existing checkpoints of a run; later fetched ones are foreign again.
 
     Args:
-        head: the oid of the document that its head points to, as it was shown.
-        by: the run that goes by them, where the run itself stays somebody else's: one that goes on from it.
+        head: the oid that its head points to, as shown to the user.
+        by: the run that continues from it, if the run itself stays foreign.
 
     Raises:
-        CkptError: it cannot be noted.
+        CkptError: it cannot be recorded.
     """
     if by is None:
-        _note_theirs(store, run, head)  # before anything is adopted: then nobody can tell any more
+        _note_theirs(store, run, head)  # first: adoption makes them indistinguishable
     entries = store.list(Query(run=run))
     oids = [*(entry.oid for entry in reversed(entries)), *([head] if head is not None else [])]
     paths = roster.note_chains(store.repository, by or run, oids)
@@ -120,20 +119,24 @@ def adopt(store: Checkpoints, run: str, head: str | None = None, *, by: str | No
 
 
 def _note_theirs(store: Checkpoints, run: str, head: str | None) -> None:
-    """Notes with the worktrees of a run, which stand where the run was before others have gone on with it, what those lack."""
-    ours = _ours(store, run)
-    if ours is None or ours.oid == head:
+    """Record with a run's worktrees which foreign checkpoints they lack.
+
+    The worktrees are at the state before others continued the run.
+    """
+    newest = _ours(store, run)
+    if newest is None or newest.oid == head:
         return
-    # A commit or a save in the worktree after a fetch is not in the chain, nor is what a full disk has left out of it: the files are here.
+    # Local saves after a fetch, and saves lost to a full disk, are not in the chain, but their
+    # files are here.
     entries = store.list(Query(run=run))
-    here = Roster.read(store.repository, [entry.id for entry in entries])
-    theirs = [entry.id for entry in entries if not (here.has(entry.id, entry.oid) or here.is_ours(entry))]
+    known = Roster.read(store.repository, [entry.id for entry in entries])
+    theirs = [entry.id for entry in entries if not (known.has(entry.id, entry.oid) or known.is_ours(entry))]
     if theirs:
-        ownership.note_behind(store.repository, run, ours.id, theirs[0])
+        ownership.note_behind(store.repository, run, newest.id, theirs[0])
 
 
 def refusal(store: Checkpoints, checkpoint: Checkpoint, account: Sequence[str]) -> Untrusted:
-    """Returns the error that something is not gone on from, with what decides."""
+    """Return the error for a checkpoint that is not trusted."""
     short, run = checkpoint.id[: ids.SHORT], checkpoint.run
     if run is None and checkpoint.pipeline is None:
         error = roster.replaced(checkpoint.id, "; if you trust what came: --trust")
@@ -166,11 +169,12 @@ def refusal(store: Checkpoints, checkpoint: Checkpoint, account: Sequence[str]) 
 
 
 def account(store: Checkpoints, checkpoint: Checkpoint, commands: Sequence[str] = ()) -> list[str]:
-    """Returns what decides whether to go on from a checkpoint of somebody else's, a line each: none of it is harmless on a terminal.
+    """Describe what to consider before continuing from a foreign checkpoint, a line each.
+
+    The lines are not escaped for a terminal.
 
     Args:
-        checkpoint: the one to go on from.
-        commands: what would run, a line each, where that is known.
+        commands: what would run, a line each, if known.
     """
     ours = _ours(store, checkpoint.run) if checkpoint.run is not None else None
     before = store.read(ours.id) if ours is not None else None
@@ -194,12 +198,12 @@ def _name(before: Checkpoint | None) -> str:
 
 
 def _ours(store: Checkpoints, run: str) -> Entry | None:
-    """Returns the newest checkpoint of a run that was written here."""
+    """Return the newest checkpoint of a run that was written here."""
     return next(written_here(store, Query(run=run)), None)
 
 
 def _titled(title: str, lines: Iterable[str], *, every: bool = False) -> list[str]:
-    """Returns lines below a title; nothing where there are none."""
+    """Return lines below a title, or [] without lines."""
     found = [line if len(line) <= _LONG else f"{line[:_LONG]}… ({len(line)} characters)" for line in lines]
     shown = found if every else found[:_MANY]
     more = [f"  … and {len(found) - len(shown)} more"] if len(found) > len(shown) else []
@@ -208,7 +212,7 @@ def _titled(title: str, lines: Iterable[str], *, every: bool = False) -> list[st
 
 def _files(store: Checkpoints, checkpoint: Checkpoint, before: Checkpoint | None) -> list[str]:
     if checkpoint.imported is not None and not checkpoint.git_sha:
-        return []  # it begins with what is checked out
+        return []  # it starts from the current checkout
     here = (before.tree, before.git_sha) if before is not None else (None, store.objects.head()[0])
     try:
         trees = comparison.comparable(store.repository, store.objects, here, (checkpoint.tree, checkpoint.git_sha))
@@ -227,8 +231,8 @@ def _text(value: Any) -> str:
 
 
 def _inputs(store: Checkpoints, checkpoint: Checkpoint, pipeline: Pipeline) -> list[str]:
-    """Returns the inputs of a run; of those that are files how their copies begin, and whether they are what their digests say."""
-    found, copies = [], _copies(store, checkpoint.tree) if pipeline.contents else {}
+    """Describe the inputs of a run, for files how their copies begin and if digests match."""
+    lines, copies = [], _copies(store, checkpoint.tree) if pipeline.contents else {}
     for name, value in pipeline.inputs.items():
         line = f"{name} = {value}"
         if name in pipeline.contents:
@@ -239,12 +243,12 @@ def _inputs(store: Checkpoints, checkpoint: Checkpoint, pipeline: Pipeline) -> l
                 line += f", whose copy begins {_text(held[1][:200].decode('utf-8', 'replace'))}"
                 if hashlib.sha256(held[1]).hexdigest() != pipeline.contents[name]:
                     line += ", which is not what its digest says" + (": it has masked places" if stored.has_masks(held[1]) else "")
-        found.append(line)
-    return found
+        lines.append(line)
+    return lines
 
 
 def _copies(store: Checkpoints, tree: str | None) -> dict[str, str]:
-    """Returns the oids of the copies of inputs that a snapshot holds, by name."""
+    """Return the oids of the input copies in a snapshot, by name."""
     found = store.repository.cat_file.info(f"{tree}:{ENTRY.decode()}/{INPUT}") if tree is not None else None
     held = next(store.objects.read([found[0]])) if found is not None else None
     if held is None or held[0] != "tree":
@@ -252,5 +256,5 @@ def _copies(store: Checkpoints, tree: str | None) -> dict[str, str]:
     try:
         entries = manifest.decoded(held[1], store.repository, found[0] if found is not None else "")
     except WorktreeError:
-        return {}  # of each input it is then said that there is no copy
+        return {}  # each input is then reported to have no copy
     return {name.decode("utf-8", "replace"): oid for name, (_, oid) in entries.items()}
