@@ -166,6 +166,7 @@ def _always_read(repository: Repository) -> list[str]:
 
 
 def _files(repository: Repository, entries: ConfigEntries) -> list[str]:
+    # Also missing files that git would read (git-config(1), "FILES").
     paths = [
         *_always_read(repository),
         *(os.path.join(_shared(), name) for name in ("ignore", "attributes")),

@@ -1,4 +1,4 @@
-"""Objects that a partial clone lacks (git's `partial-clone` document): which they are, and how they are fetched in one go."""
+"""Find and fetch missing objects, and walk the history for reachability."""
 
 from __future__ import annotations
 
@@ -22,43 +22,44 @@ if TYPE_CHECKING:
     from gitckpt.git.objects.port import Objects
 
 
-# Objects that a partial clone lacks (git's `partial-clone` document): which they are, and how they are fetched in one go.
+# Partial clones (git's `partial-clone` document)
 
 
 def promisor(repository: Repository) -> str | None:
-    """Returns the remote that promised the objects which a partial clone lacks; None where the clone is whole."""
+    """Return the promisor remote of a partial clone; None for a full clone."""
     names = config.read(repository, r"^remote\..*\.promisor$")
-    return next((name.removeprefix("remote.").removesuffix(".promisor") for name, said in names.items() if config.is_on(said[-1])), None)
+    return next(
+        (name.removeprefix("remote.").removesuffix(".promisor") for name, values in names.items() if config.is_on(values[-1])), None
+    )
 
 
 def on_purpose(repository: Repository) -> Mapping[str, str]:
-    """Returns variables for git as it writes the files of a worktree: in a partial clone it may fetch."""
+    """Return variables that let git fetch in a partial clone while it writes files."""
     return MAY_FETCH if promisor(repository) is not None else {}
 
 
 def missing(repository: Repository, tree: str, known: str | None, *, blobs: bool = True) -> list[str]:
-    """Returns the objects below a tree that are not there. Nothing is fetched.
+    """Return the missing objects below a tree, without fetching any.
 
     Args:
-        tree: the tree.
-        known: a tree whose objects are not asked for; None for none.
-        blobs: whether files count, too.
+        known: a tree whose objects are skipped; None for none.
+        blobs: whether to look for blobs, too.
     """
     words = ["rev-list", "--objects", "--no-object-names", "--missing=print"]
     words += [] if blobs else ["--filter=blob:none"]
     done = repository.git.run(*words, tree, *(["--not", known] if known else []), ok=(0, 128))
-    if done.code != 0 and tree in done.complaint:  # git ends where the top itself is missing
+    if done.code != 0 and tree in done.complaint:  # git dies if the top itself is missing
         return [tree]
     return [line[1:].decode("ascii") for line in done.out.splitlines() if line.startswith(b"?")]
 
 
 def fetch_missing(repository: Repository, tree: str, known: str | None, *, blobs: bool = True) -> None:
-    """Fetches what a partial clone lacks below a tree, and nothing else: all at once, or level by level.
+    """Fetch exactly what a partial clone lacks below a tree, level by level.
 
-    Args: as `missing`.
+    Arguments are those of `missing`.
 
     Raises:
-        WorktreeError: the remote cannot be reached, or has not got them; they are named.
+        WorktreeError: the remote is unreachable or lacks objects; they are named.
     """
     remote = promisor(repository)
     if remote is None:
@@ -74,14 +75,14 @@ def fetch_missing(repository: Repository, tree: str, known: str | None, *, blobs
             repository.git.run(*words, data=data, env=MAY_FETCH)
         except GitError:
             raise unreachable(wanted) from None
-        before = wanted  # trees that came now may name others that are missing
+        before = wanted  # fetched trees may name other missing objects
 
 
 def fetch_for(repository: Repository, snapshot: str | None, commit: str) -> None:
-    """Fetches what has to be read of a snapshot before its files: trees, and lists beside them.
+    """Fetch the trees and lists that are read from a snapshot before its files.
 
     Args:
-        snapshot: oid of its tree; None where the commit stands for it.
+        snapshot: oid of its tree; None if the commit's tree is the snapshot.
         commit: full oid; "" for none.
 
     Raises:
@@ -102,49 +103,36 @@ def fetch_for(repository: Repository, snapshot: str | None, commit: str) -> None
 
 
 def unreachable(oids: Sequence[str], *, is_promised: bool = True) -> WorktreeError:
-    """Returns the error for objects that are neither here nor to be had."""
+    """Return the error for objects that are neither here nor fetchable."""
     return WorktreeError(
         f"{len(oids)} objects of the files are missing here: {first_of(oids)}",
         hint="this is a partial clone: run the command again where its remote can be reached" if is_promised else SEE_DAMAGE,
     )
 
 
-# Which commits lead to which: one walk of git's for any number of them.
+# Reachability of commits: one walk for any number of them
 
 
 _AT_ONCE = 1000
 
+# Revisions of one walk, each a kilobyte of git's memory; and how many of them cut off the next lot.
 LOT, END = 100_000, 10_000
-"""So many revisions are told to one walk, which takes a kilobyte of git's memory for each; by so many of them the next lot is cut off."""
 
 
 def newest(git: Git, commits: Collection[str]) -> set[str]:
-    """Returns those of some commits that no other of them leads to.
-
-    Raises:
-        GitError: git cannot walk the history.
-    """
+    """Return the commits that are no ancestors of another one."""
     return _walk(git, [f"{commit}^!" for commit in commits]) if commits else set()
 
 
 def between(git: Git, above: Iterable[str], below: Iterable[str]) -> set[str]:
-    """Returns the commits to which one of those above leads, and none of those below; each leads to itself.
-
-    Raises:
-        GitError: git cannot walk the history.
-    """
+    """Return all commits reachable from `above` and not from `below`, both inclusive."""
     return _walk(git, chain(above, (f"^{commit}" for commit in below)))
 
 
 def outside(git: Git, commits: Iterable[str], tips: Iterable[str]) -> set[str]:
-    """Returns those of some commits that no tip leads to, and that are there. A tip leads to itself.
+    """Return the existing commits that no tip reaches; a tip reaches itself.
 
-    Args:
-        commits: may be gone through twice.
-        tips: likewise.
-
-    Raises:
-        GitError: git cannot walk the history.
+    Both arguments may be iterated twice.
     """
     if next(iter(commits), None) is None:
         return set()
@@ -153,77 +141,67 @@ def outside(git: Git, commits: Iterable[str], tips: Iterable[str]) -> set[str]:
 
 
 def unreached(git: Git, commits: Iterable[str], tips: Collection[str]) -> set[str]:
-    """Returns what `outside` does, and is never misled by dates; where there is something to return, it walks all that the tips lead to.
+    """Return what `outside` returns, but correct whatever the commit dates are.
 
-    Args:
-        commits: may be gone through again and again, the newest first.
-        tips: likewise.
-
-    Raises:
-        GitError: git cannot walk the history.
+    If there is something to return, this walks all that the tips reach. Both arguments may be
+    iterated many times; `commits` come newest first.
     """
     commits = _doubtful(git, commits, tips)
-    # git ends a walk that excludes something where a handful of dates say that no more will come: six commits of 1970 are enough.
+    # git stops a walk with exclusions early where a few dates suggest that nothing follows: six
+    # commits of 1970 are enough.
     found = outside(git, commits, tips)
     return found - _walk(git, tips) if found and tips else found
 
 
 def _doubtful(git: Git, commits: Iterable[str], tips: Collection[str]) -> Iterable[str]:
-    """Returns those of some commits that may be outside of what tips lead to: all of a few; of many, what no lot shows to be inside.
-
-    What the commits at the end of a lot lead to is inside where they are.
-    """
+    # All of a few commits; of many, those that no lot shows to be reached. What the end of a lot
+    # reaches is reached by the tips if that end is.
     if len(list(islice(commits, LOT + 1))) <= LOT:
         return commits
-    found: set[str] = set()
+    candidates: set[str] = set()
     remaining, inside = iter(commits), tips
     while lot := list(islice(remaining, LOT)):
         doubtful = outside(git, lot, inside)
-        found |= doubtful
+        candidates |= doubtful
         inside = [commit for commit in lot[-END:] if commit not in doubtful] or tips
-    return found
+    return candidates
 
 
 def above(git: Git, tips: Collection[str], commits: Iterable[str]) -> set[str]:
-    """Returns those of some tips that lead to one of some commits, and that none of the commits leads to.
-
-    Raises:
-        GitError: git cannot walk the history.
-    """
+    """Return the tips that reach one of the commits, and that no commit reaches."""
     if not tips or next(iter(commits), None) is None:
         return set()
     return _walk(git, chain(tips, (f"^{commit}" for commit in commits)), "--ancestry-path").intersection(tips)
 
 
 def _walk(git: Git, revs: Iterable[str], *options: str) -> set[str]:
-    """Returns the oids that git says, told many revisions, which need not be in memory at once."""
-    found: set[str] = set()
+    oids: set[str] = set()
     words = (*LEAN, "rev-list", "--ignore-missing", *options, "--stdin")
-    git.each_line(*words, take=lambda lines: found.update(line.decode("ascii") for line in lines), data=lines_of(revs))
-    return found
+    git.each_line(*words, take=lambda lines: oids.update(line.decode("ascii") for line in lines), data=lines_of(revs))
+    return oids
 
 
 def lines_of(words: Iterable[str]) -> Iterator[bytes]:
-    """Yields many words in ASCII, a line each, for the input of a process."""
+    """Yield ASCII words, one a line, in chunks for the input of a process."""
     remaining = iter(words)
     while some := list(islice(remaining, _AT_ONCE)):
         yield "".join(f"{word}\n" for word in some).encode("ascii")
 
 
-# Which of many objects lack something beneath them. One `git rev-list` says whether all is there; only if not, Python looks for what.
+# Missing objects beneath commits and trees
 
 
+# Missing objects named for each root.
 SHOWN = 3
-"""So many missing objects are named for each root."""
 
 
 @dataclass(frozen=True, slots=True)
 class Lacking:
-    """What is missing or damaged.
+    """Missing and damaged objects.
 
     Attributes:
-        samples: for each root that is not complete some of the missing objects, one more than `SHOWN` at most.
-        complaint: what git says, where something is missing that cannot be found.
+        samples: for each incomplete root some of its missing objects, at most `SHOWN` + 1.
+        complaint: what git says where something is missing that cannot be identified.
     """
 
     samples: Mapping[str, list[str]] = field(default_factory=dict)
@@ -233,18 +211,21 @@ class Lacking:
 def lacking(
     repository: Repository, objects: Objects, roots: Iterable[str], damaged: Collection[str] = (), *, with_history: bool = True
 ) -> Lacking:
-    """Returns what is missing or damaged beneath commits and trees. The contents of blobs are not read.
+    """Return what is missing or damaged beneath commits and trees.
+
+    One `git rev-list` tells whether all is there; only if not, Python looks for what is missing.
+    Contents of blobs are not read.
 
     Args:
-        roots: oids of commits and trees that are there, in any number; gone through more than once. Best in the order of their dates: what
-            lots of them lead to is looked at one after the other, less what the end of the lot before does.
-        damaged: objects that are known not to be readable.
-        with_history: whether the parents of commits are looked at as well.
+        roots: existing commits and trees, iterated more than once, best in the order of their
+            dates: each lot of `LOT` excludes what the end of the lot before reaches.
+        damaged: objects that are known to be unreadable.
+        with_history: whether to look at parents, too.
     """
     if next(iter(roots), None) is None:
         return Lacking()
     promised = promisor(repository) is not None
-    # Without the commit-graph, by which git takes commits to be there that are not.
+    # Without the commit-graph: git trusts it for commits that are missing.
     words = [*LEAN, "-c", "core.commitGraph=false", "rev-list", "--objects", "--stdin"]
     words += ["--no-object-names"] if damaged else ["--quiet"]
     words += [] if with_history else ["--no-walk=unsorted"]
@@ -253,7 +234,7 @@ def lacking(
     found: list[bytes] = []
 
     def look(lines: list[bytes]) -> None:
-        # With `--quiet` only what is missing is printed; without, it is marked.
+        # With `--quiet` git prints missing objects only; otherwise it marks them with `?`.
         found.extend(line for line in lines if line.startswith(b"?") or line in lost)
 
     complaint = None
@@ -272,10 +253,10 @@ def lacking(
 
 
 class _Walk:
-    """A walk over all that is beneath some roots, each object once.
+    """A walk over all objects beneath some roots, each object once.
 
     Attributes:
-        missing: what is missing or damaged.
+        missing: oids of missing or damaged objects.
     """
 
     def __init__(
@@ -304,7 +285,7 @@ class _Walk:
             seen.update(level)
 
     def found(self) -> dict[str, list[str]]:
-        """Returns some of the missing objects for each root above one."""
+        """Return some of the missing objects for each root that reaches one."""
         samples = {oid: [oid] for oid in sorted(self.missing)}
         waiting = list(samples)
         while waiting:
@@ -318,7 +299,6 @@ class _Walk:
         return {root: sorted(samples[root]) for root in self._roots if root in samples}
 
     def _below(self, level: list[str]) -> Iterator[str]:
-        """Yields the commits and trees that those of a level lead to."""
         there = [oid for oid in level if oid in self._present]
         self._lack(oid for oid in level if oid not in self._present)
         for oid, found in zip(there, self._objects.read(there, None), strict=True):
@@ -327,7 +307,7 @@ class _Walk:
                 continue
             try:
                 references = list(_references(found, self._format, is_cut=oid in self._cut or not self._with_history))
-            except ValueError:  # it has the right oid, and was never whole
+            except ValueError:  # the oid matches, but the object is malformed
                 self.missing.add(oid)
                 continue
             for child, is_blob in references:
@@ -344,7 +324,6 @@ class _Walk:
 
 
 def _references(found: tuple[str, bytes], object_format: str, *, is_cut: bool) -> Iterator[tuple[str, bool]]:
-    """Yields what an object leads to, each with whether it is a blob."""
     kind, data = found
     if kind == "commit":
         for line in data.partition(b"\n\n")[0].split(b"\n"):
@@ -360,20 +339,20 @@ def _references(found: tuple[str, bytes], object_format: str, *, is_cut: bool) -
 
 
 def _present(repository: Repository) -> set[str]:
-    """Returns all objects that are there, without fetching any."""
+    # This fetches nothing.
     out = repository.git.run("cat-file", "--batch-all-objects", "--unordered", "--batch-check=%(objectname)").out
     return set(out.decode("ascii").split())
 
 
 def _cut(repository: Repository) -> set[str]:
-    """Returns the commits whose parents a shallow clone leaves out."""
+    # Commits whose parents a shallow clone lacks.
     with contextlib.suppress(FileNotFoundError), open(os.path.join(repository.common_dir, "shallow"), encoding="ascii") as file:
         return set(file.read().split())
     return set()
 
 
 def _promised(repository: Repository, objects: Objects) -> set[str]:
-    """Returns what the remote of a partial clone has promised: all that it sent, and all that this leads to."""
+    # The remote promises all that it sent, and all that this refers to.
     place = os.path.join(repository.common_dir, "objects", "pack")
     sent: list[str] = []
     for name in sorted(os.listdir(place)):
@@ -388,25 +367,25 @@ def _promised(repository: Repository, objects: Objects) -> set[str]:
     return promised
 
 
-# Of which kind many objects are, and whether they are there: git is asked for all of them at once, and nothing is fetched.
+# Kinds of many objects, without fetching
 
 
 def unlike(repository: Repository, oids: Iterable[str], usual: str) -> dict[str, str | None]:
-    """Returns the kind of each of some objects that is none of the usual kind; None for one that is missing.
+    """Return the kind of each object that is not `usual`; None if it is missing.
 
     Args:
-        oids: full ones, which need not be in memory at once.
+        oids: full oids, consumed lazily.
         usual: "blob", "tree", "commit" or "tag".
     """
-    found: dict[str, str | None] = {}
+    kinds: dict[str, str | None] = {}
     ending = f" {usual}".encode("ascii")
 
     def look(lines: list[bytes]) -> None:
         for line in lines:
             if not line.endswith(ending):
                 oid, kind = line.decode("ascii").split(" ")
-                found[oid] = None if kind == "missing" else kind
+                kinds[oid] = None if kind == "missing" else kind
 
     words = ("cat-file", "--batch-check=%(objectname) %(objecttype)", "--buffer")
     repository.git.each_line(*BOUNDED, *words, take=look, data=lines_of(oids))
-    return found
+    return kinds

@@ -1,8 +1,8 @@
-"""Locks and half-written objects that a killed git leaves behind.
+"""Find and delete locks and half-written objects that a killed git leaves behind.
 
-Git closes the lock of a ref long before it renames it, so that no process has the file open says
-nothing. A lock counts as left where no git that works here is older than the lock. Half-written
-objects are in nobody's way: they count as left once nothing has touched them for a day.
+git closes a ref's lock file long before it renames it, so an unopened lock may be in use. A lock
+counts as left where every git at work here started after it. Half-written objects block nothing:
+they count as left after a day without a change.
 """
 
 from __future__ import annotations
@@ -18,35 +18,31 @@ if TYPE_CHECKING:
 
     from gitckpt.git.repository import Repository
 
+# Seconds: a younger lock is in use. git itself waits this long for a lock.
 QUIET = 2.0
-"""In seconds: a younger lock is in use. Git waits as long for one before it gives up."""
 
+# Seconds: `git repack` leaves a finished pack alone for hours, until it has written the last one.
 OBJECTS_QUIET = 24 * 3600.0
-"""In seconds: `git repack` leaves a finished pack alone for hours, until the last one is written."""
 
+# Prefixes of temporary files that git and `pack.write` rename when finished.
 _BEGUN = ("tmp_obj_", "tmp_pack_", "tmp_idx_", "tmp_rev_", "tmp_mtimes_", "tmp_bitmap_", "tmp_midx_", "tmp_graph_", "tmp_ckpt_")
-"""How names begin that git and `pack.write` write among the objects before they rename them."""
 
 _DEEPER = ("pack", "info", os.path.join("info", "commit-graphs"), os.path.join("pack", "multi-pack-index.d"))
 
+# Seconds: precision of process starts and file times.
 _GRAIN = 0.1
-"""In seconds: how exact the start of a process and the time of a file are."""
 
+# Commands that stay open, as in a pager, and lock no ref.
 _READERS = frozenset((b"blame", b"diff", b"fsmonitor--daemon", b"grep", b"log", b"show"))
-"""Commands that stay open, in a pager say, and lock no ref."""
 
 _ITS_REPOSITORY = (b"GIT_DIR=", b"GIT_COMMON_DIR=", b"--git-dir=")
 
+# gitckpt's own ref writers: they run under the writer lock, which `locks` holds.
 _OURS = frozenset((b"core.logAllRefUpdates=false", b"update-ref", b"--stdin"))
-"""How gitckpt starts a git that writes refs: it does so under the lock of writers, which `locks` holds."""
 
 
 class FileMark:
-    """What tells a file from a later one of the same name.
-
-    Args:
-        status: of the file.
-    """
+    """The identity of a file, to tell it from a later one of the same name."""
 
     __slots__ = ("changed", "inode", "owner", "size")
 
@@ -57,12 +53,12 @@ class FileMark:
         self.owner = status.st_uid
 
     def is_same(self, other: FileMark | None) -> bool:
-        """Tell whether this is still that file, unchanged."""
+        """Return whether this is the same, unchanged file."""
         return other is not None and (self.inode, self.changed, self.size) == (other.inode, other.changed, other.size)
 
 
 def mark(path: str) -> FileMark | None:
-    """Return the mark of a file, None where there is none; a directory has the time of its newest file."""
+    """Return a file's mark; None if missing. A directory has its newest file's time."""
     try:
         found = FileMark(os.lstat(path))
         if os.path.isdir(path) and not os.path.islink(path):
@@ -74,9 +70,9 @@ def mark(path: str) -> FileMark | None:
 
 
 def lock_files(repository: Repository) -> list[str]:
-    """Return git's locks: of refs, of HEAD, index and refs of each worktree, and beside objects.
+    """Return git's locks on refs, HEADs, indexes and files beside the objects.
 
-    `packed-refs.new` is one in all but its name: git makes it under the lock, and makes no other while it exists.
+    `packed-refs.new` counts: git creates it under the lock, and creates no other while it exists.
     """
     from gitckpt.git.worktree import administration
 
@@ -89,12 +85,7 @@ def lock_files(repository: Repository) -> list[str]:
 
 
 def left_locks(repository: Repository, paths: Iterable[str]) -> dict[str, FileMark]:
-    """Return the locks that no living git can have made; none where the system has no /proc.
-
-    Args:
-        repository: whose.
-        paths: absolute paths of lock files.
-    """
+    """Return the locks that no running git can own; none without /proc."""
     old = left_for(QUIET, paths)
     if not old or not os.path.exists("/proc/self/stat"):
         return {}
@@ -103,15 +94,15 @@ def left_locks(repository: Repository, paths: Iterable[str]) -> dict[str, FileMa
     return {
         path: lock
         for path, lock in old.items()
-        # Of other users' processes only root sees where they are.
+        # Only root sees the directories of other users' processes.
         if me in (0, lock.owner) and not any(owner == lock.owner and started <= lock.changed + _GRAIN for owner, started in writers)
     }
 
 
 def left_for(seconds: float, paths: Iterable[str]) -> dict[str, FileMark]:
-    """Return the files and directories that nothing has touched for some time.
+    """Return the files and directories unchanged for `seconds`.
 
-    One from the future counts as old: the clock was set back since.
+    A time in the future counts as old: the clock was set back.
     """
     now = time.time()
     marks = {path: mark(path) for path in paths}
@@ -119,7 +110,7 @@ def left_for(seconds: float, paths: Iterable[str]) -> dict[str, FileMark]:
 
 
 def discard(path: str, known: FileMark) -> bool:
-    """Delete a file or directory that was left, if it is unchanged; tell whether it is gone."""
+    """Delete a left file or directory if unchanged; return whether it is gone."""
     if not known.is_same(mark(path)):
         return False
     try:
@@ -133,7 +124,7 @@ def discard(path: str, known: FileMark) -> bool:
 
 
 def is_alive(pid: int) -> bool:
-    """Tell whether there is a process with this number."""
+    """Return whether a process with this id exists."""
     try:
         os.kill(pid, 0)
     except ProcessLookupError:
@@ -144,7 +135,7 @@ def is_alive(pid: int) -> bool:
 
 
 def half_written(repository: Repository) -> list[str]:
-    """Return the files and directories beside the objects that are not finished, in use or not."""
+    """Return unfinished files and directories among the objects, in use or not."""
     place = os.path.join(repository.common_dir, "objects")
     names = _names(place)
     found = [os.path.join(place, name) for name in names if name.startswith(("tmp_objdir-", "tmp_obj_", "bulk_fsync_"))]
@@ -155,19 +146,19 @@ def half_written(repository: Repository) -> list[str]:
 
 
 def _is_of_repack(name: str) -> bool:
-    """Tell whether a file is `.tmp-<pid>-pack-…`, as `git repack` names packs until all are written."""
+    # `.tmp-<pid>-pack-…`: `git repack` names packs so until all are written.
     start, _, rest = name.partition("-")
     pid, _, pack = rest.partition("-")
     return start == ".tmp" and pid.isdigit() and pack.startswith("pack-")
 
 
 def left_objects(repository: Repository) -> dict[str, FileMark]:
-    """Return what is half written and untouched for `OBJECTS_QUIET`."""
+    """Return unfinished objects unchanged for `OBJECTS_QUIET`."""
     return left_for(OBJECTS_QUIET, half_written(repository))
 
 
 def size_of(path: str) -> int:
-    """Return how many bytes a file, or a directory with all that is in it, takes on the disk."""
+    """Return the bytes on disk of a file or a whole directory."""
     status = os.lstat(path)
     size = status.st_blocks * 512
     if os.path.isdir(path) and not os.path.islink(path):
@@ -177,9 +168,9 @@ def size_of(path: str) -> int:
 
 
 def _writers(repository: Repository) -> Iterator[tuple[int, float]]:
-    """Yield owner and start, in seconds since the epoch, of each git that may write here."""
     from gitckpt.git.worktree import administration
 
+    # Owner and start, in seconds since the epoch, of each git that may write here.
     places = [repository.common_dir, repository.worktree, administration.main_worktree(repository)]
     places += [path for _, path in administration.registered(repository)]
     tops = [os.path.realpath(place) for place in places if place]
@@ -196,12 +187,11 @@ def _writers(repository: Repository) -> Iterator[tuple[int, float]]:
         try:
             owner = os.stat(f"/proc/{number}").st_uid
         except OSError:
-            continue  # it has ended
+            continue  # the process has ended
         yield owner, booted + int(fields[19]) / tick
 
 
 def _is_elsewhere(number: str, words: list[bytes], tops: list[str]) -> bool:
-    """Tell whether a git works on another repository, by its directory and what it was told."""
     try:
         here = os.readlink(f"/proc/{number}/cwd")
     except OSError:
@@ -213,7 +203,7 @@ def _is_elsewhere(number: str, words: list[bytes], tops: list[str]) -> bool:
 
 
 def _ancestors() -> set[str]:
-    """Return the processes that wait for this one: a git that calls our hook holds no lock of ours."""
+    # A git that waits for this process, such as the caller of the hook, holds no lock in the way.
     found = set()
     number = str(os.getppid())
     while number not in ("0", "") and number not in found:
@@ -223,7 +213,7 @@ def _ancestors() -> set[str]:
 
 
 def _stat(number: str) -> tuple[bytes, list[bytes]]:
-    """Return name and further fields of a process (proc(5)), state and parent first; none where it has ended."""
+    # Name and further fields (proc(5)), state and parent first.
     head, _, rest = _content(f"/proc/{number}/stat").rpartition(b")")
     return head.partition(b"(")[2], rest.split()
 

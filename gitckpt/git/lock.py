@@ -1,6 +1,7 @@
-"""Advisory locks between processes of this machine (flock), released by the kernel when their holder dies.
+"""Advisory locks (flock) between processes, released when the owner dies.
 
-They only keep writers from getting into each other's way: what protects the data is the expected value in each ref update.
+They only keep writers out of each other's way: the expected value in each ref update protects the
+data.
 """
 
 from __future__ import annotations
@@ -18,20 +19,21 @@ if TYPE_CHECKING:
 
 _PAUSE = 0.002
 
+# Path → thread of this process that holds the lock: flock on a second descriptor would report
+# another owner.
 _held: dict[str, int] = {}
-"""Path → the thread of this process that holds the lock. Of a second descriptor, the kernel would say that somebody else does."""
 
 
 class Lock:
-    """A lock on a file, which is created where it was missing.
+    """A lock on a file, which is created if missing.
 
     Args:
-        path: the file.
-        timeout: how long to wait for it, in seconds.
-        is_inherited: whether processes that are started while it is held hold it, too: where ours is killed, until they have ended.
+        timeout: how long to wait, in seconds.
+        is_inherited: whether child processes hold it, too: if this process is killed, until they
+            end.
 
     Attributes:
-        is_taken: whether it was not got because somebody else had it.
+        is_taken: whether `acquire` failed because another process held it.
     """
 
     def __init__(self, path: str, timeout: float, *, is_inherited: bool = False) -> None:
@@ -42,7 +44,10 @@ class Lock:
         self.is_taken = False
 
     def acquire(self) -> bool:
-        """Returns whether the lock was got in time. A file system without locks counts as not got."""
+        """Return whether the lock was acquired in time.
+
+        False also on a file system without locks.
+        """
         deadline = time.monotonic() + self._timeout
         while True:
             try:
@@ -66,33 +71,35 @@ class Lock:
             except OSError:
                 os.close(fd)
                 return False
-            except BaseException:  # an interrupt: who comes after us in this process would wait for a lock that nobody gives back
+            except BaseException:  # after an interrupt, the lock would never be released
                 if self._fd == fd:
                     _held.pop(self._path, None)
                     self._fd = -1
                 os.close(fd)
                 raise
-            os.close(fd)  # somebody deleted the file meanwhile; a lock on it excludes nobody
+            os.close(fd)  # the file was deleted meanwhile: a lock on it is useless
 
     def release(self, *, delete: bool = False) -> None:
-        """Gives the lock back; does nothing where it is not held.
+        """Release the lock; do nothing if it is not held.
 
         Args:
-            delete: whether the file goes, unless somebody else has deleted it: another one may be held in its place by now.
+            delete: whether to delete the file, unless that was done already: another lock may be
+                held on a new file of that name.
         """
         if self._fd >= 0:
             if delete and os.fstat(self._fd).st_nlink:
                 try:
-                    os.unlink(self._path)  # first: nobody else can have a lock on it yet
+                    os.unlink(self._path)  # while locked: no other process can hold it yet
                 except OSError:
-                    pass  # maintenance does it
-            _held.pop(self._path, None)  # somebody may have deleted the file, and another lock of ours be on a new one
-            fcntl.flock(self._fd, fcntl.LOCK_UN)  # closing alone would leave it to a process forked meanwhile
+                    pass  # maintenance deletes it
+            # Before unlocking: another thread may lock a new file of this name.
+            _held.pop(self._path, None)
+            fcntl.flock(self._fd, fcntl.LOCK_UN)  # close alone would leave it to a forked process
             os.close(self._fd)
             self._fd = -1
 
     def leave_to_parent(self) -> None:
-        """Close the file in a forked child: the lock stays with the process that took it, and ends with that."""
+        """Close the file in a forked child; the parent keeps the lock."""
         if self._fd >= 0:
             _held.pop(self._path, None)
             os.close(self._fd)
@@ -106,7 +113,7 @@ class Lock:
 
 
 def is_locked(path: str) -> bool | None:
-    """Tell whether somebody holds the lock on a file; None where the file system has no locks, or the file cannot be opened."""
+    """Return whether a file's lock is held; None if unknown, as without flock."""
     try:
         fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except FileNotFoundError:
@@ -114,7 +121,7 @@ def is_locked(path: str) -> bool | None:
     except OSError:
         return None
     try:
-        fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)  # shared: those who look at once are not in each other's way
+        fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)  # shared: concurrent checks do not collide
     except BlockingIOError:
         return True
     except OSError:
@@ -125,5 +132,5 @@ def is_locked(path: str) -> bool | None:
 
 
 def is_ours(path: str) -> bool:
-    """Tells whether this very thread holds the lock on a file."""
+    """Return whether the current thread holds the lock on a file."""
     return _held.get(path) == get_ident()

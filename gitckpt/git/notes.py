@@ -1,8 +1,8 @@
 """Read the notes of commits, and edit them as trees.
 
-`git notes add` and libgit2 lose notes when two processes write at once; here the ref is swapped with the value that
-the edit began with. The new commit has no parent: notes are derived, and each commit of their history would show up
-in `git log --all`.
+`git notes add` and libgit2 lose notes when two processes write at once. Here the ref is swapped
+against the value that the edit began with. The new commit has no parent: notes are derived, and
+`git log --all` would show each commit of their history.
 """
 
 from __future__ import annotations
@@ -20,20 +20,22 @@ if TYPE_CHECKING:
 
     Edit = Callable[[str, list[str]], list[str]]
 
+# Limit of tree entries to read: a few trees that contain each other 256 times may stand for more
+# than any disk holds.
 MOST = 4_000_000
-"""How many entries of trees are looked at: a few trees that contain each other 256 times may stand for more than any disk holds."""
 
+# Bytes: a longer note is neither read nor changed.
 LONGEST = 4 << 20
-"""The longest note that is read, in bytes; a longer one is left as it is."""
 
+# A tree with more notes is split by the next two digits of the oid, as git does; by whether it is
+# the root.
 _SPLIT_ABOVE = {True: 256, False: 1024}
-"""A tree of more notes is split by the next two digits of the commit, as git does; the root sooner than a tree below it."""
 
 _MESSAGE = b"Checkpoints of commits (derived)\n"
 
 
 class _Tree:
-    """A tree of notes, with those below it that were read."""
+    """A tree of notes, with the subtrees that were read."""
 
     __slots__ = ("below", "entries", "is_changed", "is_split")
 
@@ -45,7 +47,7 @@ class _Tree:
 
     def change(self) -> None:
         if not self.is_changed:
-            self.entries, self.is_changed = dict(self.entries), True  # the same tree may lie in several places
+            self.entries, self.is_changed = dict(self.entries), True  # the entries may be shared by several trees
 
 
 class Notes:
@@ -65,34 +67,35 @@ class Notes:
         self.ref = ref
 
     def tip(self) -> str:
-        """Returns what the ref points to, "" where there is none: the notes commit, which may be missing or damaged."""
+        """Return the notes commit, which may be missing or damaged; "" without a ref."""
         found = self._cat_file.info(self.ref)
         return found[0] if found else self._refs.read(self.ref) or ""
 
     def lines(self, commits: Sequence[str]) -> dict[str, list[str]]:
-        """Returns the lines of the notes of some commits; those without a note that can be read are left out."""
+        """Return the note lines of those commits that have a readable note."""
         tree = self._read(self._root_of(self.tip()), set(commits))
         found = {commit: blobs for commit in commits if (blobs := [tree.entries[name][1] for tree, name in _places(tree, commit)])}
         return {commit: lines for commit, lines in self._texts(found) if lines is not None}
 
     def each(self) -> Iterator[tuple[str, list[str] | None]]:
-        """Yields each annotated commit with the lines of its note, None for one that cannot be read."""
+        """Yield each annotated commit with its note lines, None for an unreadable note."""
         found: dict[str, list[str]] = {}
         for commit, blob in self._blobs(self._read(self._root_of(self.tip()), None), ""):
             found.setdefault(commit, []).append(blob)
         return self._texts(found)
 
     def edited(self, tip: str, commits: Sequence[str], change: Edit, instant: int) -> tuple[str, list[Item]]:
-        """Returns the commit that holds the notes after a change, and the objects to write for it.
+        """Return the notes commit after a change, and the objects to write for it.
 
         Args:
             tip: the notes commit to start from, "" for none.
-            commits: whose notes change.
-            change: is given a commit and the lines of its note, and returns the lines it shall have; none removes the note.
+            commits: the commits whose notes change.
+            change: receives a commit and its note lines, and returns the new lines; none removes
+                the note.
             instant: date of the new commit, in microseconds since the epoch.
 
         Returns:
-            The tip itself where nothing changed; the objects are then those of notes that were made as they are.
+            `tip` itself where no note changed; the objects are then those that `change` recreated.
         """
         self._items = []
         wanted = sorted(set(commits))
@@ -103,7 +106,7 @@ class Notes:
         missing: list[str] = []
         for commit, lines in self._texts(blobs, missing):
             if lines is None and commit not in missing:
-                continue  # too long
+                continue  # too long, left as it is
             new = change(commit, lines or [])
             if new != (lines or []):
                 self._set(root, commit, len(places[commit]), self._put("blob", text_of(new)) if new else "")
@@ -120,7 +123,7 @@ class Notes:
         return found[1][5 : 5 + len(tip)].decode("ascii", "replace") if found and found[0] == "commit" else ""
 
     def _read(self, root: str, commits: set[str] | None) -> _Tree:
-        """Returns the tree of some notes, None for all. What cannot be read counts as empty: notes are made anew."""
+        # None for all commits. An unreadable tree counts as empty: notes are derived and get rewritten.
         top: dict[bytes, _Tree] = {}
         decoded: dict[str, Entries] = {}
         level = [(top, b"", root, "")] if root else []
@@ -152,12 +155,8 @@ class Notes:
             yield from self._blobs(below, prefix + name.decode("ascii"))
 
     def _texts(self, blobs: dict[str, list[str]], missing: list[str] | None = None) -> Iterator[tuple[str, list[str] | None]]:
-        """Yields each commit with the lines of all its blobs, in one batch; None where one is too long, or missing.
-
-        Args:
-            blobs: git joins the notes that one commit has in several places.
-            missing: takes in the commits of which a blob is missing or damaged, before they are yielded.
-        """
+        # git joins the notes that a commit has in several places. Yields None for a note that is too
+        # long or missing; a commit is added to `missing` before it is yielded.
         texts = self._objects.read([oid for oids in blobs.values() for oid in oids], LONGEST)
         for commit, oids in blobs.items():
             found = [next(texts) for _ in oids]
@@ -168,7 +167,7 @@ class Notes:
             yield commit, joined if len(lines) == len(found) else None
 
     def _set(self, root: _Tree, commit: str, places: int, blob: str) -> None:
-        """Puts a note where its commit has one, else where others like it lie; without a blob, it goes."""
+        # Replaces the note where the commit has one, else adds it; an empty `blob` removes it.
         tree, rest = root, commit.encode()
         while True:
             tree.change()
@@ -190,7 +189,7 @@ class Notes:
             tree, rest = below, rest[2:]
 
     def _encoded(self, tree: _Tree, digits: int) -> str:
-        """Returns the oid of a tree that was changed, "" where nothing is in it; `digits` are those that a name in it lacks."""
+        # `digits`: length of the full names here. Returns "" for an empty tree.
         notes = [name for name, (mode, _) in tree.entries.items() if mode != DIRECTORY and _is_hex(name, digits)]
         if len(notes) > _SPLIT_ABOVE[digits == self._width] and not tree.is_split and digits > 2:
             for name in notes:
@@ -218,7 +217,7 @@ class Notes:
 
 
 def _places(tree: _Tree, commit: str) -> list[tuple[_Tree, bytes]]:
-    """Returns each tree in which a commit has a note, with its name there, the root first."""
+    # All trees with a note of the commit, the root first.
     found = []
     rest = commit.encode()
     below: _Tree | None = tree
@@ -234,11 +233,11 @@ def _is_hex(name: bytes, size: int) -> bool:
 
 
 def lines_of(found: tuple[str, bytes]) -> list[str]:
-    """Returns the lines of a note, given by the kind and the content of its blob."""
+    """Return the lines of a note, given by kind and content of its blob."""
     text = found[1].decode("utf-8", "surrogateescape")
     return text.removesuffix("\n").split("\n") if text else []
 
 
 def text_of(lines: Sequence[str]) -> bytes:
-    """Returns the content of the blob of a note."""
+    """Return the blob content of a note."""
     return "".join(f"{line}\n" for line in lines).encode("utf-8", "surrogateescape")

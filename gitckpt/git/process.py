@@ -1,7 +1,7 @@
-"""The one place that starts processes.
+"""The only module that starts processes.
 
-Built on `posix_spawn` and `poll`: importing Python's `subprocess` alone would cost the hook as much as three git calls. `posix_spawn` has
-no working directory, which suits git: it has `-C`.
+It uses `posix_spawn` and `poll`: importing `subprocess` would cost the hook as much as three git
+calls. `posix_spawn` cannot set a working directory; git has `-C`.
 """
 
 from __future__ import annotations
@@ -19,47 +19,45 @@ if TYPE_CHECKING:
 
     FileAction = tuple[int, int, int] | tuple[int, int] | tuple[int, int, str, int, int]
 
+# Variables that tie a process to one repository (`git rev-parse --local-env-vars`), except those of
+# `git -c` settings. A call for another worktree would write into the caller's index.
 LOCAL_VARIABLES = (
     *("GIT_DIR", "GIT_COMMON_DIR", "GIT_WORK_TREE", "GIT_IMPLICIT_WORK_TREE", "GIT_PREFIX", "GIT_INTERNAL_SUPER_PREFIX"),
     *("GIT_INDEX_FILE", "GIT_OBJECT_DIRECTORY", "GIT_ALTERNATE_OBJECT_DIRECTORIES", "GIT_REFERENCE_BACKEND"),
     *("GIT_GRAFT_FILE", "GIT_SHALLOW_FILE", "GIT_NO_REPLACE_OBJECTS", "GIT_REPLACE_REF_BASE"),
 )
-"""What ties a process to one repository (`git rev-parse --local-env-vars`), less the variables that carry `git -c` settings.
-Left in place, they would make a call for another worktree write into the caller's index."""
 
 _QUIET = {"LC_ALL": "C", "LANGUAGE": "C", "GIT_TERMINAL_PROMPT": "0"}
 
+# Variables under which git fetches nothing, whatever the configuration says. A remote may be a
+# command (`ext::`); git before 2.39.4 knows only GIT_ALLOW_PROTOCOL.
 OFFLINE = {"GIT_NO_LAZY_FETCH": "1", "GIT_ALLOW_PROTOCOL": ""}
-"""Variables under which git fetches nothing, whatever its configuration says.
 
-A remote may be a command (`ext::`), and git before 2.39.4 knows only the second one.
-"""
-
+# Variables for a fetch from a repository on this machine.
 LOCAL_ONLY = {"GIT_ALLOW_PROTOCOL": "file"}
-"""Variables for a fetch from another repository on this machine."""
 
+# Variables for an intended fetch, over the protocols that the user allows.
 MAY_FETCH = {"GIT_NO_LAZY_FETCH": "0"}
-"""Variables for a command that fetches on purpose, over the protocols that the user allows."""
 
+# git 2.39.4 and later print this before the error when GIT_NO_LAZY_FETCH is set.
 _NO_LAZY_FETCH = "warning: lazy fetching disabled; some objects may not be available"
-"""What git 2.39.4 and later say of `GIT_NO_LAZY_FETCH`, before the error."""
 
 _CHUNK = 65536
 _UNREADABLE = "git reads no ref until that line is taken out of the file; keep a copy, then see what is missing: git ckpt verify"
 _SIGKILL, _SIGPIPE, _SIGTERM = 9, 13, 15  # importing `signal` for their names would cost the hook 6 ms
 
 
+# git's complaints about missing or damaged objects.
 _DAMAGED = ("corrupt loose object", " (stored in ", "unable to read tree", "bad object", "bad tree object")
-"""What git says of an object that is missing or damaged."""
 
 SEE_DAMAGE = "see which objects are missing or damaged: git ckpt verify --contents"
 
+# git's complaint about an object that a partial clone lacks, before the oid.
 _PROMISED = "could not fetch "
-"""What git says of an object that a partial clone lacks, before its oid."""
 
 
 def cure_of_promised(complaint: str) -> str | None:
-    """Returns how to fetch an object that git lacks in a partial clone; None where it lacks none."""
+    """Return the hint for an object that a partial clone lacks; None if none is named."""
     oid = complaint.partition(_PROMISED)[2].partition(" ")[0]
     if not oid or "promisor remote" not in complaint:
         return None
@@ -67,7 +65,7 @@ def cure_of_promised(complaint: str) -> str | None:
 
 
 def ending(code: int) -> str:
-    """Returns how a process ended that said nothing, by its exit code; a negative one names a signal."""
+    """Describe an exit code; a negative one is a signal."""
     return f"exit code {code}" if code >= 0 else f"killed by signal {-code}"
 
 
@@ -76,8 +74,8 @@ class GitError(CkptError):
 
     Args:
         command: its arguments, without the executable and the options that name the repository.
-        code: its exit code; negative for a signal.
-        stderr: what it said.
+        code: exit code; negative for a signal.
+        stderr: its standard error.
     """
 
     def __init__(self, command: Sequence[str], code: int, stderr: str, *, hint: str | None = None) -> None:
@@ -86,7 +84,7 @@ class GitError(CkptError):
         said = "; ".join([*lines, ending(code)] if code < 0 or not lines else lines)
         words = (word for before, word in zip(["", *command], command, strict=False) if before != "-C")
         name = next((word for word in words if not word.startswith("-") and "=" not in word), "git")
-        if hint is None and ("unexpected line in" in said or "unterminated line in" in said):  # of `packed-refs`: it says in which
+        if hint is None and ("unexpected line in" in said or "unterminated line in" in said):  # git names the line of `packed-refs`
             hint = _UNREADABLE
         hint = hint or cure_of_promised(said) or (SEE_DAMAGE if any(text in said for text in _DAMAGED) else None)
         super().__init__(f"git {name} failed: {said}", hint=hint)
@@ -96,14 +94,14 @@ class GitError(CkptError):
 
 
 class DeadlinePassed(GitError):
-    """A git command took longer than it was given; it was ended, with all it had started."""
+    """A git command exceeded its deadline; it was killed with its process group."""
 
 
 class Completed:
-    """A process that has ended.
+    """The result of a process.
 
     Attributes:
-        code: exit code; the negated signal number where a signal ended it.
+        code: exit code; negative for a signal.
         out: standard output.
         err: standard error.
     """
@@ -122,16 +120,16 @@ class Completed:
 
 
 def git_executable() -> str:
-    """Returns the git to call: `GITCKPT_GIT`, or "git" on PATH."""
+    """Return the git to call: `GITCKPT_GIT`, or "git" on PATH."""
     return os.environ.get("GITCKPT_GIT") or "git"
 
 
 def environment(extra: Mapping[str, str] | None = None, *, keep_local: bool = False) -> dict[str, str]:
-    """Returns the environment for a git process: untranslated, never asking a terminal, bound to no repository.
+    """Return the environment of a git process: no translations, prompts, repository.
 
     Args:
         extra: variables to set.
-        keep_local: whether the variables of `LOCAL_VARIABLES` stay, as they must while the repository is still being looked for.
+        keep_local: whether to keep `LOCAL_VARIABLES`, as while git still looks for the repository.
     """
     env = dict(os.environ)
     if not keep_local:
@@ -147,12 +145,13 @@ class Child:
     """A process with pipes on standard input, output and error.
 
     Args:
-        argv: program and arguments; the program is looked up on PATH.
+        argv: program, looked up on PATH, and arguments.
         env: the whole environment.
-        own_group: whether Ctrl-C in the terminal spares it, as it must where we go on after it ourselves.
+        own_group: whether it gets a process group of its own, so that Ctrl-C in the terminal spares
+            it.
 
     Attributes:
-        has_ended: whether its end was waited for.
+        has_ended: whether it was waited for.
 
     Raises:
         CkptError: the program cannot be started.
@@ -170,7 +169,7 @@ class Child:
         self._poll.register(self.stderr, select.POLLIN)
 
     def write(self, data: bytes) -> None:
-        """Writes to its standard input.
+        """Write to its standard input.
 
         Raises:
             BrokenPipeError: it has ended.
@@ -180,10 +179,11 @@ class Child:
             view = view[os.write(self.stdin, view) :]
 
     def read_line(self, patience: float | None = None) -> bytes:
-        """Returns the next line of its output without the newline; b"" at the end.
+        """Return the next line of output without the newline; b"" at the end.
 
         Args:
-            patience: after how many seconds without a word its input ends, for a program that then ends what it has begun, and itself.
+            patience: seconds without output after which to close its input, so that it finishes and
+                ends.
         """
         while b"\n" not in self._buffer:
             chunk = self._receive(_CHUNK, patience)
@@ -195,7 +195,7 @@ class Child:
         return line
 
     def read(self, size: int) -> bytes:
-        """Returns exactly `size` bytes of its output, or fewer at its end."""
+        """Return exactly `size` bytes of output, or fewer at its end."""
         parts = [self._buffer]
         have = len(self._buffer)
         while have < size:
@@ -209,15 +209,18 @@ class Child:
         return whole[:size]
 
     def receive(self, size: int) -> bytes:
-        """Returns what there is of its output, `size` bytes at most, once there is any; b"" at the end. Not for use beside `read`."""
+        """Wait for output and return at most `size` bytes; b"" at the end.
+
+        Do not mix with `read` and `read_line`, which buffer.
+        """
         return self._receive(size)
 
     def feed(self, data: bytes) -> None:
-        """Writes `data` and closes its input, for a program that reads everything before it says much; `communicate` waits for it."""
+        """Write `data` and close the input; call `communicate` for the result."""
         try:
             self.write(data)
         except BrokenPipeError:
-            pass  # it has ended early, and `communicate` returns why
+            pass  # it ended early; `communicate` returns why
         self._end_input()
 
     def communicate(
@@ -227,16 +230,18 @@ class Child:
         most: int | None = None,
         into: Callable[[bytes], object] | None = None,
     ) -> Completed:
-        """Writes `data`, closes its input, and returns once it has ended, with all it said.
+        """Write `data`, close the input, and return all output once the process has ended.
 
         Args:
-            data: what it reads; if it comes in parts, none of them is empty.
-            deadline: when to give up, on the clock of `time.monotonic`; it must have a group of its own then.
-            most: after how many bytes of output it is ended, with what it has said by then. None for any number.
-            into: is given its output as it comes, which is not returned then.
+            data: standard input; parts of an iterable must not be empty.
+            deadline: when to give up, on the clock of `time.monotonic`; requires a group of its
+                own.
+            most: bytes of output after which to end it and return what was read. None for any
+                number.
+            into: receives standard output in chunks, which is not returned then.
 
         Raises:
-            DeadlinePassed: it was ended, with all it had started.
+            DeadlinePassed: it was killed with its process group.
         """
         out, err = [self._buffer], [self._errors]
         parts = iter((data,) if isinstance(data, bytes) else data)
@@ -249,13 +254,13 @@ class Child:
             poll.register(self.stdin, select.POLLOUT)
             if not pending:
                 self._close_input(poll)
-        waiting, said = 2, 0
+        waiting, received = 2, 0
         while waiting:
-            if most is not None and said > most:
+            if most is not None and received > most:
                 self.terminate()
                 break
-            left = None if deadline is None else max(deadline - time.monotonic(), 0) * 1000
-            ready = poll.poll(left)
+            timeout = None if deadline is None else max(deadline - time.monotonic(), 0) * 1000
+            ready = poll.poll(timeout)
             if not ready:
                 raise DeadlinePassed(self.argv[1:], self.kill_group(), "it took too long")
             for fd, _ in ready:
@@ -268,7 +273,7 @@ class Child:
                         self._close_input(poll)
                     continue
                 chunk = os.read(fd, _CHUNK)
-                said += len(chunk)
+                received += len(chunk)
                 if chunk and into is not None and fd == self.stdout:
                     into(chunk)
                 elif chunk:
@@ -279,7 +284,7 @@ class Child:
         return Completed(self.close(), b"".join(out), b"".join(err))
 
     def kill_group(self) -> int:
-        """Ends it and all it started by SIGKILL, and returns its exit code as `close` does. It must have a group of its own."""
+        """Kill its process group by SIGKILL and return its exit code."""
         try:
             os.killpg(self.pid, _SIGKILL)
         except ProcessLookupError:
@@ -287,10 +292,10 @@ class Child:
         return self.close()
 
     def close(self) -> int:
-        """Closes its pipes, waits for its end, and returns its exit code."""
+        """Close its pipes, wait for its end, and return its exit code."""
         for name in ("stdin", "stdout", "stderr"):
             fd = getattr(self, name)
-            setattr(self, name, -1)  # first: an interrupt in between must not have somebody else's file closed later
+            setattr(self, name, -1)  # first: after an interrupt, `fd` may be reused
             if fd >= 0:
                 os.close(fd)
         if self.owner != os.getpid() or self.has_ended:
@@ -302,7 +307,7 @@ class Child:
             return 0
 
     def is_running(self) -> bool:
-        """Tells whether it has not ended; somebody may have killed it while it had nothing to do. It must be ours."""
+        """Return whether a child of this process is still alive."""
         try:
             ended = os.waitpid(self.pid, os.WNOHANG)[0] != 0
         except ChildProcessError:
@@ -311,12 +316,12 @@ class Child:
         return not ended
 
     def stop(self) -> None:
-        """Ends it now; a process forked from ours may still hold its pipes open, so that closing ours would not do."""
-        self.terminate()
+        """Terminate the process and wait for it."""
+        self.terminate()  # closing is not enough: a forked process may hold the pipes open
         self.close()
 
     def terminate(self) -> None:
-        """Has it end now; `close` is still to come, once no other thread uses its pipes."""
+        """Send SIGTERM; call `close` once no other thread uses its pipes."""
         if self.owner == os.getpid() and not self.has_ended:
             try:
                 os.kill(self.pid, _SIGTERM)
@@ -324,7 +329,7 @@ class Child:
                 pass
 
     def hang_up(self) -> None:
-        """Has it end now, and whatever it started: what is still written to its output is read by nobody. `close` is still to come."""
+        """Send SIGTERM and close its output, also for its children; `close` is still due."""
         self.terminate()
         for name in ("stdout", "stderr"):
             fd = getattr(self, name)
@@ -341,7 +346,7 @@ class Child:
         os.close(fd)
 
     def _receive(self, size: int, patience: float | None = None) -> bytes:
-        """Returns more of its output, b"" at the end. Takes its complaints in as well: with their pipe full, it would wait for us."""
+        # Reads standard error, too: with that pipe full, the process would block.
         while True:
             ready = self._poll.poll(None if patience is None or self.stdin < 0 else patience * 1000)
             if not ready:
@@ -349,32 +354,24 @@ class Child:
             for fd, _ in ready:
                 if fd == self.stdout:
                     return os.read(fd, size)
-                said = os.read(fd, _CHUNK)
-                self._errors = (self._errors + said)[-_CHUNK:]
-                if not said:
+                chunk = os.read(fd, _CHUNK)
+                self._errors = (self._errors + chunk)[-_CHUNK:]
+                if not chunk:
                     self._poll.unregister(fd)
 
 
 def run(argv: Sequence[str], *, data: bytes = b"", env: Mapping[str, str] | None = None) -> Completed:
-    """Runs a program to its end.
+    """Run a program to its end.
 
     Args:
-        argv: program and arguments.
-        data: its standard input.
+        data: standard input.
         env: the whole environment; by default `environment()`.
-
-    Raises:
-        CkptError: the program cannot be started.
     """
     return Child(argv, environment() if env is None else env).communicate(data)
 
 
 def run_attached(argv: Sequence[str], env: Mapping[str, str]) -> int:
-    """Runs a program on our own standard streams to its end, and returns its exit code as `Completed.code`.
-
-    Raises:
-        CkptError: the program cannot be started.
-    """
+    """Run a program on this process's own streams and return its exit code."""
     try:
         pid = os.posix_spawnp(argv[0], list(argv), env, setsigdef=[_SIGPIPE])
     except OSError as error:
@@ -383,12 +380,9 @@ def run_attached(argv: Sequence[str], env: Mapping[str, str]) -> int:
 
 
 def detach(argv: Sequence[str], env: Mapping[str, str]) -> None:
-    """Starts a program in a session of its own, with all three streams on /dev/null, and does not wait for it.
+    """Start a program in a new session, with all streams on /dev/null; do not wait.
 
-    A background child that kept standard error open would make whoever reads the output of `git commit` wait for it.
-
-    Raises:
-        CkptError: the program cannot be started.
+    A background child with standard error open would block readers of the output of `git commit`.
     """
     null: list[FileAction] = [(os.POSIX_SPAWN_OPEN, fd, os.devnull, os.O_RDWR, 0) for fd in (0, 1, 2)]
     try:

@@ -1,6 +1,7 @@
-"""Refs: written by git's own transactions only, each update with the value it expects to replace.
+"""Read refs, and write them in git's own transactions with expected values.
 
-A long-lived `git update-ref --stdin` serves many transactions; a long-lived `git cat-file` reads refs, fresh each time.
+A long-lived `git update-ref --stdin` serves many transactions; a long-lived `git cat-file` reads
+refs, fresh each time.
 """
 
 from __future__ import annotations
@@ -21,28 +22,25 @@ if TYPE_CHECKING:
     from gitckpt.git.process import Child
     from gitckpt.git.repository import Repository
 
+# How long git waits for a `.lock` file of another process.
 LOCK_TIMEOUT_MS = 2000
-"""How long git waits for somebody else's `.lock` file."""
 
+# Seconds without an answer after which git's input is closed: if its answer is lost, both sides
+# would wait forever.
 PATIENCE = 30.0
-"""After how many seconds without an answer git is told that there is no more to come: its answer may be lost, and it would wait for us."""
 
 _PATIENCE = 20.0  # seconds; a million refs are listed in three
 
+# Directory of the refs that need the others: once its name is flushed, the checkpoint exists.
 _CHECKPOINTS = "refs/checkpoints"
-"""The directory of what needs the others: once its name is flushed, a checkpoint is there."""
 
 
 class RefMoved(BusyError):
-    """A ref did not have the value that the update expected; nothing was changed."""
+    """A ref did not have the expected value; nothing was changed."""
 
 
 class LockHeld(BusyError):
-    """A `.lock` file stayed in place for as long as we were willing to wait; nothing was changed.
-
-    Args:
-        path: the lock file.
-    """
+    """A lock file stayed in place until the timeout; nothing was changed."""
 
     def __init__(self, path: str) -> None:
         from gitckpt.model.arguments import shell_word
@@ -60,9 +58,10 @@ class Update:
 
     Args:
         ref: full name.
-        new: the oid it gets; "" deletes it; the old one only looks whether it still has that.
-        old: the oid it must have; "" if it must not exist.
-        is_symbolic: whether it is a symbolic ref, which gets the new oid itself even where what it stands for has that.
+        new: the new oid; "" deletes the ref; the same as `old` only verifies it.
+        old: the expected oid; "" if the ref must not exist.
+        is_symbolic: whether it is a symbolic ref, which is replaced itself even where its target
+            has the new oid.
     """
 
     __slots__ = ("is_symbolic", "new", "old", "ref")
@@ -74,9 +73,9 @@ class Update:
         self.is_symbolic = is_symbolic
 
     def command(self) -> str:
-        """The command of `git update-ref --stdin -z` for it."""
+        """Return the command for `git update-ref --stdin -z`."""
         if self.new == self.old and not self.is_symbolic:
-            return f"verify {self.ref}\0{self.old}\0"  # a deletion without an old value would not ask for any
+            return f"verify {self.ref}\0{self.old}\0"  # deleting with an empty old value checks nothing
         if not self.new:
             return f"delete {self.ref}\0{self.old}\0"
         if not self.old:
@@ -85,10 +84,11 @@ class Update:
 
 
 class Refs:
-    """Reads and writes the refs of a repository.
+    """The refs of a repository.
 
     Args:
-        heal: is given the lock file that is in the way of an update, and tells whether it is gone, so that the update is tried once more.
+        heal: receives the lock file that blocks an update, and returns whether it is gone, so that
+            the update is tried once more.
     """
 
     def __init__(self, repository: Repository, heal: Callable[[str], bool] | None = None) -> None:
@@ -97,28 +97,30 @@ class Refs:
         self._standby = Standby(lambda: repository.git.start(*_update_ref_options()))
 
     def update(self, updates: Iterable[Update], meanwhile: Callable[[], None] | None = None) -> None:
-        """Applies all updates in one transaction, in this order; when this returns, they are on the disk.
+        """Apply all updates in one transaction, in this order, and flush them to the disk.
 
-        On the files backend a kill, a power cut or a full disk in between leaves the first ones done: the order is the safety. Where git
-        alone is killed, its answer is lost, or the disk is full for a moment, what it has left undone is done by another one. What a
-        ref points to has to be on the disk before the first one is done.
+        With the files backend, a kill, a power cut or a full disk may leave only the first ones
+        applied: callers choose a safe order. If git alone is killed, its answer is lost or the disk
+        is full for a moment, a second git applies the rest. Objects must be on the disk before.
 
         Args:
-            updates: what is to change.
-            meanwhile: flushes what the refs point to, while git flushes its locks with the new values; nothing is done before it
-                returns, nor where it raises. It is called again where git was killed.
+            meanwhile: flushes the objects that the refs point to, while git flushes its locks.
+                Nothing is applied before it returns, or if it raises. It runs again if git was
+                killed.
 
         Raises:
-            CkptError: the disk reports an error; they were applied, and may be gone after a power cut.
+            CkptError: the disk reports an error; the updates were applied and may be lost in a
+                power cut.
             RefMoved: a ref did not have its expected value; none was changed.
             LockHeld: a lock file stayed in the way; none was changed.
-            GitError: git refused for another reason: none was changed; or it could not go on, twice, and the first ones are done.
+            GitError: git refused for another reason, and none was changed; or it failed twice on
+                the way, and the first ones are applied.
         """
         meant = list(updates)
         try:
             self._apply_healed(meant, meanwhile)
         except GitError as error:
-            # What git says at its end where its answers were lost; and where a ref could not get its name, when others had theirs.
+            # "write failure": git's answers were lost. "couldn't set": a rename failed after others succeeded.
             if error.code > 0 and not any(words in error.stderr for words in ("write failure", "couldn't set '")):
                 raise
             left = self._left_undone(meant)
@@ -131,7 +133,7 @@ class Refs:
             self._flush(changes)
 
     def _left_undone(self, updates: list[Update]) -> list[Update]:
-        """Returns what of a transaction is still to do, by the refs as they are; all of it where nothing was done."""
+        # All of the transaction if nothing was applied.
         values = dict(self.each())
         return [update for update in updates if update.new == update.old or values.get(update.ref, "") != update.new]
 
@@ -151,12 +153,12 @@ class Refs:
                 committed = _goes(writer, commands + b"commit\0", "start", "commit")
             else:
                 writer.write(commands + b"prepare\0")
-                meanwhile()  # git may still be at it afterwards: where it fails, it never reads what comes then
+                meanwhile()  # git may still prepare; if that fails, it never reads the commit
                 committed = _goes(writer, b"commit\0", "start", "prepare", "commit")
         except BrokenPipeError:
             committed = False
         except BaseException:
-            writer.close()  # waits until git has either done it or not
+            writer.close()  # waits until git has applied it or not
             raise
         if not committed:
             done = writer.communicate()
@@ -164,41 +166,39 @@ class Refs:
         self._standby.give_back(writer)
 
     def _flush(self, changes: list[Update]) -> None:
-        """Flushes the directories where refs have changed: git flushes what it renames, and not the new name.
-
-        What stands before a checkpoint in the transaction is what it needs, and goes first; what comes with it, and after it, at once.
-        """
+        # git flushes the files that it renames, but not their new names. Refs before the checkpoint are
+        # what it needs and go first; the checkpoint and what follows go together.
         common = self._repository.common_dir
         if self._repository.has_reftable:
-            # The list of tables is on the disk by now: where it names one of the user's that is not, git can read no ref at all.
+            # The table list is on the disk. If it names a table that is not, git can read no ref at all.
             place = os.path.join(common, "reftable")
             fsync.flush([*(os.path.join(place, name) for name in os.listdir(place)), place])
             return
         if any(not change.new for change in changes):
-            fsync.flush([os.path.join(common, "packed-refs"), common])  # which git writes first
+            fsync.flush([os.path.join(common, "packed-refs"), common])  # git writes it first
         names = [change.ref for change in changes]
-        own = next((at for at, name in enumerate(names) if name.startswith(f"{_CHECKPOINTS}/")), len(names))
+        first_checkpoint = next((at for at, name in enumerate(names) if name.startswith(f"{_CHECKPOINTS}/")), len(names))
         flushed: set[str] = set()
-        for lot in (names[:own], names[own:]):
-            directories = {above for name in lot for above in _above(name)} - flushed
+        for group in (names[:first_checkpoint], names[first_checkpoint:]):
+            directories = {above for name in group for above in _above(name)} - flushed
             fsync.flush(os.path.join(common, directory) for directory in directories)
             flushed |= directories
 
     def read(self, ref: str) -> str | None:
-        """Returns the oid that a ref points to, whether its object is there or not; None where there is no such ref."""
+        """Return the oid of a ref, whether its object exists or not; None without a ref."""
         loose = plain(self._repository, ref)
         if loose is not None:
             return loose
-        found = self._repository.cat_file.info(ref)
-        if found is not None:
-            return found[0]
+        entry = self._repository.cat_file.info(ref)
+        if entry is not None:
+            return entry[0]
         if not may_be_there(self._repository, ref):
             return None
         done = self._repository.git.run("rev-parse", "--quiet", "--verify", ref, ok=(0, 1, 128))
         return done.out.decode("ascii").strip() or None
 
     def list(self, *patterns: str, fields: str = "%(objectname) %(refname)") -> bytes:
-        """Returns a line for each ref below the patterns, sorted by name.
+        """Return a line for each ref below the patterns, sorted by name.
 
         Args:
             patterns: complete directories such as `refs/checkpoints`, or globs.
@@ -209,13 +209,15 @@ class Refs:
             return self._repository.git.run(*words, deadline=time.monotonic() + _PATIENCE).out
         except DeadlinePassed:
             require_no_pipes(self._repository)
-            return self._repository.git.run(*words).out  # there are many, or the disk is slow
+            return self._repository.git.run(*words).out  # many refs, or a slow disk
 
     def each(self, *patterns: str) -> Iterator[tuple[str, str]]:
-        """Yields full name and oid of each ref below the patterns, sorted by name; bytes that are not UTF-8 become surrogates.
+        """Yield full name and oid of each ref below the patterns, sorted by name.
+
+        Names are decoded with surrogates for bytes that are not UTF-8.
 
         Args:
-            patterns: as for `list`, also with a slash at their ends.
+            patterns: as for `list`; a trailing slash is allowed.
         """
         listing = self.list(*(pattern.rstrip("/") for pattern in patterns))
         for line in listing.decode("utf-8", "surrogateescape").split("\n")[:-1]:
@@ -223,22 +225,22 @@ class Refs:
             yield ref, oid
 
     def warm_up(self) -> None:
-        """Starts the process now, so that it stands by when it is needed."""
+        """Start the process now."""
         self._standby.warm_up()
 
     def close(self) -> None:
-        """Ends the long-lived process."""
+        """End the process."""
         self._standby.close()
 
 
 def failure(repository: Repository, code: int, said: str) -> CkptError:
-    """Returns the error for what `git update-ref` said on standard error."""
+    """Return the error for the complaint of `git update-ref`."""
     if "Unable to create '" in said and "File exists" in said:
         return LockHeld(said.partition("Unable to create '")[2].partition("': File exists")[0])
     if "cannot lock references" in said or "data is locked" in said:
         return LockHeld(os.path.join(repository.common_dir, "reftable", "tables.list.lock"))
     for line in said.split("\n"):
-        # A ref that is broken rather than gone cannot be resolved either: "…: reference broken".
+        # A broken ref cannot be resolved either, but its line ends differently: "…: reference broken".
         vanished = "unable to resolve reference '" in line and line.endswith("'")
         if vanished or any(words in line for words in ("reference already exists", "but expected", "reference is missing")):
             what = line.removeprefix("fatal: ").removeprefix("prepare: ").removeprefix("commit: ")
@@ -248,13 +250,12 @@ def failure(repository: Repository, code: int, said: str) -> CkptError:
 
 
 def _above(ref: str) -> Iterator[str]:
-    """Yield the directories above a ref, up to `refs`: git may have made all of them for it."""
+    # Up to `refs`: git may have created each of them for this ref.
     while ref := os.path.dirname(ref):
         yield ref
 
 
 def _goes(writer: Child, commands: bytes, *steps: str) -> bool:
-    """Has git do what the commands say, and tells whether it confirms each step."""
     writer.write(commands)
     return all(writer.read_line(PATIENCE) == f"{step}: ok".encode("ascii") for step in steps)
 
@@ -262,6 +263,6 @@ def _goes(writer: Child, commands: bytes, *steps: str) -> bool:
 def _update_ref_options() -> tuple[str, ...]:
     names = ("core.filesRefLockTimeout", "core.packedRefsTimeout", "reftable.lockTimeout")
     timeouts = [option for name in names for option in ("-c", f"{name}={LOCK_TIMEOUT_MS * (2 if 'packed' in name else 1)}")]
-    # No reflogs: one of the notes would keep every old tree of theirs alive. A symbolic ref in the place of one of ours is what changes,
-    # never what it points to: that may be a branch.
+    # No reflogs: one of the notes ref would keep all their old trees alive. `--no-deref` because a
+    # symbolic ref in place of gitckpt's own may point to a branch.
     return (*DURABLE, *timeouts, "-c", "core.logAllRefUpdates=false", "update-ref", "--no-deref", "--stdin", "-z")

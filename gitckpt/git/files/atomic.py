@@ -1,4 +1,4 @@
-"""Files that are written whole or not at all: meanwhile, and after a power cut, there is the old one or the new one."""
+"""Replace files as a whole: readers and a power cut see old or new content only."""
 
 from __future__ import annotations
 
@@ -13,25 +13,26 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 _DIGITS = 4
+# Bytes of the file's name used in that of its scratch file; names have at most 255.
 _NAME = 200
-"""So many bytes of the name of a file are in that of its scratch file, as a name has 255 at most."""
 
+# Seconds without a write after which a scratch file counts as left by a kill; a process that was
+# only stopped then fails.
 _LEFT = 600.0
-"""A scratch file that was not written to for so long, in seconds, was left by a kill. Whoever was only stopped gets an error."""
 
 
 def write(path: str, data: bytes, *, scratch: str = "") -> None:
-    """Writes a file that other programs read in the place of whatever is there, for good. Who may read that file may read this one.
+    """Replace and flush a file that other programs read; keep its permissions.
 
-    A kill leaves a scratch file beside it, `.<name>.<pid>.<digits>`, which the next one removes who writes that file.
+    A kill leaves a scratch file `.<name>.<pid>.<digits>` beside it, which the next `write` of that
+    file removes.
 
     Args:
         path: of the file; a link there is replaced itself.
-        data: what it shall hold.
-        scratch: as for `write_own`; beside the file all the same where that is another file system, or mount.
+        scratch: as for `write_own`; ignored where it is on another file system or mount.
 
     Raises:
-        OSError: it cannot be written; what was there is there.
+        OSError: it cannot be written; the old file is intact.
     """
     directory, name = os.path.split(os.path.abspath(path))
     beside, opener = os.path.join(directory, f".{os.fsdecode(os.fsencode(name)[:_NAME])}"), _opener_like(path)
@@ -43,13 +44,14 @@ def write(path: str, data: bytes, *, scratch: str = "") -> None:
             _put(path, f"{place}.{_token()}", data, flushed=True, opener=opener)
             break
         except OSError as error:
-            # A file system that is mounted twice, as containers get directories, is the same device, and nothing moves between its mounts.
+            # Two mounts of one file system, as in containers, are the same device, but rename fails
+            # between them.
             if error.errno != EXDEV or place == beside:
                 raise
     try:
         above = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     except PermissionError:
-        return  # who may write in it and not read it can flush no name in it
+        return  # a directory that may be written but not read cannot be flushed
     try:
         os.fsync(above)
     finally:
@@ -57,17 +59,15 @@ def write(path: str, data: bytes, *, scratch: str = "") -> None:
 
 
 def write_own(path: str, data: bytes, *, flushed: bool, opener: Callable[[str, int], int] | None = None, scratch: str = "") -> None:
-    """Writes a file of ours in the place of whatever is there.
+    """Replace a file of gitckpt's own.
 
-    A kill leaves a scratch file beside it, `<name>.<pid>.<digits>`, by which maintenance knows it.
+    A kill leaves a scratch file `<name>.<pid>.<digits>` beside it, which maintenance removes.
 
     Args:
-        path: of the file.
-        data: what it shall hold.
-        flushed: whether that is on the disk before it gets its name; derived files need not be.
+        flushed: whether the content is on the disk before the rename; derived files do not need it.
         opener: as for `open`.
-        scratch: what the path of the scratch file begins with, on the same file system, where it may not lie beside the file; the next
-            one who writes with it removes what a kill has left.
+        scratch: path prefix of the scratch file, on the same file system, if it must not lie beside
+            the file; the next call with it removes what a kill left.
 
     Raises:
         OSError: as `write`.
@@ -78,17 +78,17 @@ def write_own(path: str, data: bytes, *, flushed: bool, opener: Callable[[str, i
 
 
 def _opener_like(path: str) -> Callable[[str, int], int] | None:
-    """Returns what opens a file with the rights of the one that is there; None where there is none, and the umask decides."""
+    # None without a regular file there: the umask decides.
     try:
-        found = os.lstat(path)
+        status = os.lstat(path)
     except OSError:
         return None
-    if not stat.S_ISREG(found.st_mode):
+    if not stat.S_ISREG(status.st_mode):
         return None
 
     def opened(scratch: str, flags: int) -> int:
         fd = os.open(scratch, flags, 0o600)
-        os.fchmod(fd, found.st_mode & 0o777)
+        os.fchmod(fd, status.st_mode & 0o777)
         return fd
 
     return opened
@@ -109,7 +109,7 @@ def _put(path: str, scratch: str, data: bytes, *, flushed: bool, opener: Callabl
 
 
 def _sweep(scratch: str) -> None:
-    """Removes the scratch files that killed processes have left."""
+    # Removes scratch files that killed processes left.
     directory, name = os.path.split(scratch)
     with contextlib.suppress(OSError):
         for each in os.listdir(directory):

@@ -1,4 +1,4 @@
-"""Find mount points below a directory: what is mounted there is not ours to delete."""
+"""Find mount points below a directory: what is mounted there must not be deleted."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ _MOUNTINFO = "/proc/self/mountinfo"
 
 
 def below(*directories: str) -> list[str]:
-    """Return the mount points at or below some directories, those that were mounted last first.
+    """Return the mount points at or below some directories, the latest first.
 
-    Bind mounts of the same device are among them, where the system lists its mounts.
+    Includes bind mounts of the same device where the system lists its mounts.
     """
     found: list[str] = []
     listed = _listed()
@@ -26,7 +26,7 @@ def below(*directories: str) -> list[str]:
 
 
 def reason(*directories: str) -> str | None:
-    """Return why some directories cannot be deleted, and what to type; None where nothing is mounted there."""
+    """Return why some directories cannot be deleted, and the remedy; None if they can."""
     found = below(*directories)
     if not found:
         return None
@@ -35,13 +35,16 @@ def reason(*directories: str) -> str | None:
 
 
 def way_to_remove(path: str) -> str:
-    """Return the commands that remove a worktree: git would delete what is mounted in it."""
+    """Return the shell commands that remove a worktree.
+
+    They unmount first: git would delete what is mounted in it.
+    """
     unmount = [f"umount {shell_word(each)} && " for each in below(path)]
     return f"{''.join(unmount)}git worktree remove --force --force {shell_word(path)}"
 
 
 def mount_of(fd: int) -> str:
-    """Return what tells the mount that an open directory is on from others: its number, or the device where the system tells no number."""
+    """Return the mount id of an open directory, or its device without /proc."""
     try:
         with open(f"/proc/self/fdinfo/{fd}", encoding="ascii") as file:
             for line in file:
@@ -53,7 +56,7 @@ def mount_of(fd: int) -> str:
 
 
 def _listed() -> list[str] | None:
-    """Return all mount points, the newest first; None where the system does not list them (proc_pid_mountinfo(5))."""
+    # None where the system does not list its mounts (proc_pid_mountinfo(5)).
     try:
         with open(_MOUNTINFO, "rb") as file:
             lines = [line.split(b" ") for line in file]
@@ -63,22 +66,21 @@ def _listed() -> list[str] | None:
 
 
 def _unescaped(path: bytes) -> bytes:
-    r"""Undo the octal escapes of spaces, tabs, line breaks and backslashes: `\040`, `\011`, `\012`, `\134`."""
+    # Octal escapes stand for space, tab, newline and backslash: `\040`, `\011`, `\012`, `\134`.
     first, *parts = path.split(b"\\")
     return first + b"".join(bytes([int(part[:3], 8)]) + part[3:] for part in parts)
 
 
 def _other_devices(top: str) -> list[str]:
-    """Return the directories at or below a directory that are on another device than the one above them."""
     try:
         devices = {top: os.lstat(top).st_dev}
         found = [top] if os.lstat(os.path.dirname(top)).st_dev != devices[top] else []
     except OSError:
-        return []  # it is gone
+        return []  # deleted meanwhile
     for parent, names, _ in os.walk(top):
         for name in list(names):
             path = os.path.join(parent, name)
             if os.lstat(path).st_dev != devices[top]:
                 found.append(path)
-                names.remove(name)  # what lies in there is not looked at
+                names.remove(name)  # do not descend
     return found[::-1]

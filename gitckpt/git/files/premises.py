@@ -1,8 +1,9 @@
-"""Directories of our own, and files in them: reached by way of no link, and only where nobody else has put one. Imported by the hook.
+"""Use gitckpt's own directories without following links. Imported by the hook.
 
-They lie at places that a branch may have filled: a tracked symbolic link `.ckpt` would have worktrees made, and files written, wherever
-it leads. So the way to them is walked directory by directory, none of which may be a link or belong to a stranger; what is done by path
-all the same, as git has to, is done while the way is held, and is looked at again afterwards.
+A branch may fill their place: with a tracked symbolic link `.ckpt`, worktrees and files would be
+written to its target. So each directory on the way is opened without following links and its owner
+is checked. Where git needs a path, the directory is held open meanwhile and checked again
+afterwards.
 """
 
 from __future__ import annotations
@@ -19,35 +20,37 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from types import TracebackType
 
+# gitckpt's directory at the top of the main worktree; it ignores itself.
 PRIVATE = ".ckpt"
-"""The directory at the top of the main worktree that is ours; it ignores itself."""
 
+# The same in a bare repository.
 RUNS = "ckpt-runs"
-"""The one in a bare repository."""
 
+# Error of `remove` for a mount point.
 MOUNTED = "something is mounted there"
-"""What `remove` says of a mount point."""
 
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _TRIES = 10
 
+# Mode of directories under core.sharedRepository: group-writable, and inherited by new files.
 _GROUP = 0o2020
-"""What git gives directories under core.sharedRepository: the group may write, and what is made there belongs to it."""
 
+# Directories with copied inputs: private whatever the umask. A worktree beside them gets git's
+# mode.
 _SECRET = ("runs", RUNS)
-"""What inputs are copied into: nobody else reads it, whatever the umask. A worktree beside it is made as git makes one."""
 
 
 class Held:
-    """A directory of ours that is held while something is done in it by path; a context manager that yields the path.
+    """A directory held open while its path is used; a context manager.
 
     Args:
-        top: the directory above, which is the user's own, and whose owner git has looked at.
-        names: the way from there, a name each.
-        make: whether what is missing is made, for nobody else but those with whom the repository is shared.
+        top: the directory above, which is the user's own, and whose owner git has checked.
+        names: the path components below it.
+        make: whether to create what is missing, shared only as the repository is.
 
     Raises:
-        WorktreeError: something on the way is a link, no directory, or somebody else's; on leaving, also where it is another one by now.
+        WorktreeError: a component is a link, no directory, or has a foreign owner; on exit, also if
+            the directory was replaced.
     """
 
     def __init__(self, top: str, names: Sequence[str], *, make: bool = False) -> None:
@@ -78,19 +81,19 @@ class Held:
         except FileNotFoundError:
             raise
         except OSError as error:
-            found = os.lstat(name, dir_fd=fd)
-            if stat.S_ISDIR(found.st_mode):
+            status = os.lstat(name, dir_fd=fd)
+            if stat.S_ISDIR(status.st_mode):
                 raise
-            what = "a symbolic link" if stat.S_ISLNK(found.st_mode) else "no directory"
+            what = "a symbolic link" if stat.S_ISLNK(status.st_mode) else "no directory"
             raise _stranger(path, what) from error
-        found = os.fstat(inner)
-        if not _is_friend(found, above):
+        status = os.fstat(inner)
+        if not _is_friend(status, above):
             os.close(inner)
             raise _stranger(path, "somebody else's")
         if is_new:
             shared = _shared(os.path.join(self._top, "objects" if self._names[0] == RUNS else ".git/objects"))
             is_secret = any(each in _SECRET for each in path[len(self._top) :].split(os.sep))
-            os.fchmod(inner, (0o700 if is_secret else found.st_mode & 0o7777) | shared)
+            os.fchmod(inner, (0o700 if is_secret else status.st_mode & 0o7777) | shared)
         return inner
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
@@ -109,7 +112,7 @@ def _is_made(name: str, fd: int) -> bool:
 
 
 def _shared(objects: str) -> int:
-    """Returns the bits by which git shares a repository with a group, and 0 where it does not: those of its directory of objects."""
+    # Mode bits by which git shares the repository with a group, 0 if it does not.
     try:
         mode = os.stat(objects).st_mode
     except OSError:
@@ -126,7 +129,10 @@ def _is_same(held: os.stat_result, top: str, names: Sequence[str]) -> bool:
 
 
 def way(path: str) -> tuple[str, list[str]] | None:
-    """Returns the directory above that of ours in which a path lies, and the way from there; None for a place of the user's own."""
+    """Split a path into the parent of gitckpt's directory and the components below.
+
+    None for a place of the user's own.
+    """
     for name in (PRIVATE, RUNS):
         above, found, below = path.rpartition(f"{os.sep}{name}{os.sep}")
         if found:
@@ -135,12 +141,15 @@ def way(path: str) -> tuple[str, list[str]] | None:
 
 
 def holding(path: str) -> Held:
-    """Returns a context in which a directory is held that is there; a place of the user's own may be a link."""
+    """Return a context that holds an existing directory; a user's may be a link."""
     return Held(*(way(path) or (path, ())))
 
 
 def require(path: str) -> None:
-    """Raises `WorktreeError` where the way to a path, as far as it is there, is not ours. The user's own places are not looked at."""
+    """Raise `WorktreeError` if a directory on the way to a path is not gitckpt's own.
+
+    Missing directories and places of the user's own are not checked.
+    """
     found = way(path)
     if found is None:
         return
@@ -152,11 +161,11 @@ def require(path: str) -> None:
 
 
 def make(path: str) -> None:
-    """Makes a directory with those above it.
+    """Create a directory and its parents.
 
     Raises:
         WorktreeError: as `Held`, below `.ckpt`.
-        OSError: it cannot be made.
+        OSError: it cannot be created.
     """
     found = way(path)
     if found is None:
@@ -170,11 +179,10 @@ def make(path: str) -> None:
 
 
 def ignore(directory: str) -> None:
-    """Lets the directory of ours at the top of a worktree ignore itself.
+    """Make gitckpt's directory in a worktree ignore itself by a `.gitignore`.
 
     Raises:
-        WorktreeError: something else is in the place of its `.gitignore`.
-        OSError: that cannot be written.
+        WorktreeError: the `.gitignore` is a link.
     """
     with Held(os.path.dirname(directory), [os.path.basename(directory)]):
         path = os.path.join(directory, ".gitignore")
@@ -187,68 +195,66 @@ def ignore(directory: str) -> None:
                 raise _stranger(path, "a symbolic link")
             if found.st_size or not stat.S_ISREG(found.st_mode):
                 return
-        with open(path, "wb", opener=own_file) as file:  # new, or a disk was full
+        with open(path, "wb", opener=own_file) as file:  # missing, or empty after a full disk
             file.write(b"*\n")
 
 
 def create(path: str, flags: int) -> int:
-    """Returns a descriptor of a file of ours: an opener for `open`. Who may use the directory may use the file, whatever the umask.
+    """Open a file of gitckpt's own; an opener for `open`.
 
-    Args:
-        path: in a directory of ours.
-        flags: as for `os.open`; links are not followed, and nobody waits for a pipe that lies in its place.
+    Its mode is that of the directory, whatever the umask. Links are not followed, and a pipe in its
+    place does not block.
     """
     flags |= os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
     if not flags & os.O_CREAT:
         return os.open(path, flags)
     mode = os.stat(os.path.dirname(path)).st_mode & 0o666
     fd = os.open(path, flags, mode)
-    found = os.fstat(fd)
-    if found.st_mode & 0o777 != mode and found.st_uid == os.geteuid():
+    status = os.fstat(fd)
+    if status.st_mode & 0o777 != mode and status.st_uid == os.geteuid():
         os.fchmod(fd, mode)
     return fd
 
 
 def ensure(path: str) -> None:
-    """Makes an empty file of ours as `create` does, where there is none. One that is there gets the mode, and is not opened.
+    """Create an empty file like `create`, or set its mode without opening it.
 
-    Whoever closes a file takes from the whole process every POSIX lock on it: where a connection of SQLite to it is open, others take the
-    log of that one's writes for a dead one's, and remove it (https://sqlite.org/howtocorrupt.html, section 2.2).
-
-    Args:
-        path: in a directory of ours.
+    Closing a file drops all POSIX locks of the process on it. With a SQLite connection open, other
+    processes would take its log for one of a dead process and remove it
+    (https://sqlite.org/howtocorrupt.html, section 2.2).
 
     Raises:
-        OSError: it is a link, or something else than a file, or cannot be made.
+        OSError: it is not a regular file, or cannot be created.
     """
     try:
         os.close(create(path, os.O_RDWR | os.O_CREAT | os.O_EXCL))
         return
     except FileExistsError:
-        found = os.lstat(path)
-    if not stat.S_ISREG(found.st_mode):
-        raise OSError(ELOOP if stat.S_ISLNK(found.st_mode) else EISDIR, "no file", path)
+        status = os.lstat(path)
+    if not stat.S_ISREG(status.st_mode):
+        raise OSError(ELOOP if stat.S_ISLNK(status.st_mode) else EISDIR, "no file", path)
     mode = os.stat(os.path.dirname(path)).st_mode & 0o666
-    if found.st_mode & 0o777 != mode and found.st_uid == os.geteuid():
+    if status.st_mode & 0o777 != mode and status.st_uid == os.geteuid():
         os.chmod(path, mode)
 
 
 def own_file(path: str, flags: int) -> int:
-    """As `create`, for a file of the user's: with the mode that the umask leaves."""
+    """Open like `create` a file of the user's: the umask decides on the mode."""
     return os.open(path, flags | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666)
 
 
 def remove(path: str) -> None:
-    """Delete a directory with all that is in it, but nothing that is mounted there.
+    """Delete a directory with its contents, unless something is mounted there.
 
-    Links are not followed; read-only directories are deleted, too. A tree that was fetched may be deeper than Python recurses, and than
-    there are descriptors: what lies in a directory is moved up to the first one, a level at a time.
+    Links are not followed; read-only directories are deleted, too. A fetched tree may be deeper
+    than Python's recursion limit and the number of descriptors, so subdirectories are moved up one
+    level at a time.
 
     Raises:
-        OSError: something cannot be deleted, or there is no such directory. EBUSY with the mount point where something is mounted: then
-            nothing was deleted, unless it was mounted meanwhile.
+        OSError: something cannot be deleted. EBUSY with the mount point: nothing was deleted,
+            unless it was mounted meanwhile.
     """
-    from gitckpt.git.files import mounts  # the hook comes here without
+    from gitckpt.git.files import mounts  # the hook does not need it
 
     mounted = mounts.below(path)
     if mounted:
@@ -267,7 +273,7 @@ def remove(path: str) -> None:
                 try:
                     for below in _without_files(inner, _names(inner)):
                         count += 1
-                        os.close(_entered(below, inner, mount))  # what is read-only cannot be moved
+                        os.close(_entered(below, inner, mount))  # a read-only directory cannot be moved
                         os.rename(below, f".{token}-{count}", src_dir_fd=inner, dst_dir_fd=top)
                 finally:
                     os.close(inner)
@@ -278,7 +284,7 @@ def remove(path: str) -> None:
 
 
 def discard(path: str) -> None:
-    """Does as `remove`, as far as that is possible: what stays is for somebody else to sweep."""
+    """Delete a directory as far as possible; a later cleanup removes the rest."""
     try:
         remove(path)
     except OSError:
@@ -291,7 +297,6 @@ def _names(fd: int) -> list[tuple[str, bool]]:
 
 
 def _without_files(fd: int, names: list[tuple[str, bool]]) -> list[str]:
-    """Deletes what is no directory; returns what is one."""
     for name, is_directory in names:
         if not is_directory:
             os.unlink(name, dir_fd=fd)
@@ -299,20 +304,19 @@ def _without_files(fd: int, names: list[tuple[str, bool]]) -> list[str]:
 
 
 def _entered(name: str, fd: int | None, mount: str) -> int:
-    """Return a descriptor of a directory that is to be deleted, with all rights to it; raise EBUSY where it is on another mount."""
     try:
-        found = os.open(name, _DIRECTORY, dir_fd=fd)
+        entered = os.open(name, _DIRECTORY, dir_fd=fd)
     except PermissionError:
         _open_up(name, fd, mount)
-        found = os.open(name, _DIRECTORY, dir_fd=fd)
+        entered = os.open(name, _DIRECTORY, dir_fd=fd)
     try:
-        _require_mount(found, mount, name)
-        if os.fstat(found).st_mode & 0o700 != 0o700:
-            os.fchmod(found, 0o700)
+        _require_mount(entered, mount, name)
+        if os.fstat(entered).st_mode & 0o700 != 0o700:
+            os.fchmod(entered, 0o700)
     except BaseException:
-        os.close(found)
+        os.close(entered)
         raise
-    return found
+    return entered
 
 
 def _require_mount(fd: int, mount: str, name: str) -> None:
@@ -323,44 +327,42 @@ def _require_mount(fd: int, mount: str, name: str) -> None:
 
 
 def _open_up(name: str, fd: int | None, mount: str) -> None:
-    """Gives us all rights to a directory that we may not even read; a link stays as it is, with what it leads to."""
-    found = os.open(name, getattr(os, "O_PATH", 0) | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=fd)
+    # For directories without read permission; never changes the target of a link.
+    opened = os.open(name, getattr(os, "O_PATH", 0) | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=fd)
     try:
-        _require_mount(found, mount, name)
-        os.chmod(f"/proc/self/fd/{found}" if sys.platform == "linux" else found, 0o700)
+        _require_mount(opened, mount, name)
+        os.chmod(f"/proc/self/fd/{opened}" if sys.platform == "linux" else opened, 0o700)
     finally:
-        os.close(found)
+        os.close(opened)
 
 
 def content(path: str, most: int) -> bytes:
-    """Returns what a file of the worktree holds that we obey, such as the settings.
+    """Return the content of a worktree file that gitckpt obeys, such as the settings.
 
     Args:
-        path: of the file.
-        most: of how many bytes it may be.
+        most: largest size in bytes.
 
     Raises:
         WorktreeError: it is a link.
-        OSError: it cannot be read, is larger, or is something else than a file.
+        OSError: it cannot be read, is larger, or is not a regular file.
     """
     if os.path.islink(path):
         raise _stranger(path, "a symbolic link")
-    from gitckpt.git.files import regular  # the hook comes here without
+    from gitckpt.git.files import regular  # the hook does not need it
 
     return regular.content(path, most, follow=False)
 
 
 def private(directory: str, common_dir: str, *, make: bool) -> None:
-    """Looks at the directory of ours in git's own, for which others have no rights unless the repository is shared.
+    """Check gitckpt's private directory: owner, and mode as the repository is shared.
 
     Args:
-        directory: its path.
         common_dir: the directory above.
-        make: whether it is made where it is missing.
+        make: whether to create it if missing.
 
     Raises:
-        WorktreeError: it is a link, or somebody else's.
-        OSError: it cannot be made.
+        WorktreeError: it is a link, or has a foreign owner.
+        OSError: it cannot be created.
     """
     try:
         found = os.lstat(directory)
@@ -375,15 +377,15 @@ def private(directory: str, common_dir: str, *, make: bool) -> None:
             raise NotADirectoryError(ENOTDIR, os.strerror(ENOTDIR), directory)
         return
     if make:
-        mode = (found.st_mode & 0o700) | _shared(os.path.join(common_dir, "objects"))  # who made it read-only has meant it
+        mode = (found.st_mode & 0o700) | _shared(os.path.join(common_dir, "objects"))  # keep a user's read-only mode
         if found.st_mode & 0o7777 != mode and found.st_uid == os.geteuid():
             _share(directory, mode, os.stat(common_dir).st_gid)
-    if not _is_ours(found) and not _is_friend(found, os.stat(common_dir)):  # each record comes by here again and again
+    if not _is_ours(found) and not _is_friend(found, os.stat(common_dir)):  # on the path of each record
         raise _stranger(directory, "somebody else's")
 
 
 def _made(directory: str) -> os.stat_result:
-    """Makes a directory, also while somebody deletes it, as anybody may at any time; returns what it is."""
+    # Another process may delete the directory at any time.
     for _ in range(_TRIES):
         try:
             os.mkdir(directory, 0o700)
@@ -402,7 +404,7 @@ def _share(directory: str, mode: int, group: int) -> None:
             os.chown(directory, -1, group)
         os.chmod(directory, mode)
     except OSError:
-        return  # on a disk that is read-only, or to a group that is not ours
+        return  # a read-only disk, or a foreign group
 
 
 def _is_ours(found: os.stat_result) -> bool:
@@ -410,7 +412,7 @@ def _is_ours(found: os.stat_result) -> bool:
 
 
 def _is_friend(found: os.stat_result, above: os.stat_result) -> bool:
-    """Tells whether a directory is ours, root's, of the owner of the one above, which git has looked at, or of those it is shared with."""
+    # git has checked the owner of the directory above.
     if _is_ours(found) or found.st_uid == above.st_uid:
         return True
     return above.st_mode & _GROUP == _GROUP and found.st_gid == above.st_gid

@@ -1,8 +1,8 @@
-"""Tell by `stat` whether refs, or a file, can have changed since the last look.
+"""Read refs from files, and detect changes of refs and files by `stat`.
 
-Git writes a ref through a lock beside it, which changes the times of the directory, and packed refs as a whole new file. It relies on the
-same for its own copy of them (`stat_validity` in its refs/packed-backend.c). With reftables, each change adds a name to the list of
-tables.
+git writes a ref through a lock beside it, which changes the times of the directory, and replaces
+packed refs as a whole. It relies on the same for its own cache (`stat_validity` in
+refs/packed-backend.c). With reftables, each change adds a name to the table list.
 """
 
 from __future__ import annotations
@@ -22,28 +22,28 @@ if TYPE_CHECKING:
     from gitckpt.git.repository import Repository
 
 
-# Refs as the files that they are: what one says and whether it may be there, without a process; and what lies in the place of one.
+# Reading refs without a process
 
 
 _LINE = 256
 
+# Up to this many bytes, reading `packed-refs` is faster than asking git.
 _SCANNED = 8_000_000
-"""Up to so many bytes of `packed-refs` are read sooner than git answers."""
 
 
 def require_no_pipes(repository: Repository) -> None:
-    """Raises `CkptError` if in the place of a ref there is what git waits for, and nobody may ever write to."""
+    """Raise `CkptError` if a ref is a named pipe, for which git waits forever."""
     for directory, _, names in os.walk(os.path.join(repository.common_dir, "refs")):
         for path in (os.path.join(directory, name) for name in names):
             try:
                 status = os.lstat(path)
-            except FileNotFoundError:  # refs come and go
+            except FileNotFoundError:  # deleted meanwhile
                 continue
             _require_no_pipe_at(path, status)
 
 
 def require_no_pipe(repository: Repository, ref: str) -> None:
-    """Raises `CkptError` if in the place of this ref is what git waits for; a look that takes two microseconds."""
+    """Check one ref as `require_no_pipes` does, in two microseconds."""
     path = os.path.join(repository.common_dir, ref)
     try:
         status = os.lstat(path)
@@ -60,7 +60,7 @@ def _require_no_pipe_at(path: str, status: os.stat_result) -> None:
 
 
 def packed_size(repository: Repository, refs: Iterable[str]) -> int:
-    """Return how many bytes the lines of some refs take in `packed-refs`; nothing for those that are not packed."""
+    """Return the bytes that some refs take in `packed-refs`; 0 for loose ones."""
     names = {os.fsencode(ref) for ref in refs}
     try:
         with open(os.path.join(repository.common_dir, "packed-refs"), "rb") as file:
@@ -70,9 +70,10 @@ def packed_size(repository: Repository, refs: Iterable[str]) -> int:
 
 
 def may_be_there(repository: Repository, ref: str) -> bool:
-    """Tells whether git has to be asked for a ref: that may take a process, 5 ms, and most questions are whether a name is taken already.
+    """Return whether git has to be asked for a ref, which may cost a process, 5 ms.
 
-    A ref that is being packed is in `packed-refs` before its file goes, hence the order.
+    Most questions are whether a name is taken. A ref being packed enters `packed-refs` before its
+    file goes, so the file is checked first.
     """
     if repository.has_reftable or not ref.startswith("refs/") or ref.startswith(OF_A_WORKTREE):
         return True
@@ -90,17 +91,20 @@ def may_be_there(repository: Repository, ref: str) -> bool:
 
 
 def plain(repository: Repository, ref: str) -> str | None:
-    """Returns what the file of a ref says, be the object there or not; None where git has to be asked, which takes ten times as long."""
+    """Return the oid in a ref's file, whether its object exists or not.
+
+    None if git has to be asked, which takes ten times as long.
+    """
     if not ref.startswith("refs/") or ref.startswith(OF_A_WORKTREE) or ".." in ref:
         return None
     path = f"{repository.common_dir}/{ref}"
     try:
-        fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)  # `open` takes three times as long, and each record reads seven
+        fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)  # a third of the time of `open`; each record reads 7
     except (OSError, ValueError):
         return None
     try:
-        said = os.read(fd, _LINE)
-        if not said:
+        content = os.read(fd, _LINE)
+        if not content:
             _require_no_pipe_at(path, os.fstat(fd))
     except BlockingIOError:
         _require_no_pipe_at(path, os.fstat(fd))
@@ -109,29 +113,29 @@ def plain(repository: Repository, ref: str) -> str | None:
         return None
     finally:
         os.close(fd)
-    oid = said.rstrip()
+    oid = content.rstrip()
     return oid.decode("ascii") if len(oid) in (40, 64) and not oid.strip(b"0123456789abcdef") else None
 
 
-# Tell by `stat` whether refs, or a file, can have changed since the last look.
+# Detecting changes by `stat`
 
 
+# Nanoseconds: FAT, the coarsest file system, counts in two seconds.
 _SETTLED = 2 * 10**9
-"""In nanoseconds: FAT, the coarsest of file systems, counts two seconds."""
 
+# Nanoseconds: where a time is finer than milliseconds, its clock ticks at least every 10 ms.
 _FINE, _FINELY_SETTLED = 10**6, 5 * 10**7
-"""Where a time says more than milliseconds, in nanoseconds, the clock behind it ticks every 10 ms at least."""
 
 _NONE = "none"
 
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """How the refs of a directory look from outside; no ref has changed while both parts stay the same.
+    """A fingerprint of a ref directory; while both parts stay, no ref has changed.
 
     Attributes:
-        packed: of the packed refs, or of reftables; None where it is too young to be relied on.
-        loose: of the directory with the files of refs; None likewise.
+        packed: of packed refs or reftables; None if too recent to be relied on.
+        loose: of the directory of loose refs; None likewise.
     """
 
     packed: str | None
@@ -139,10 +143,9 @@ class State:
 
 
 def look(repository: Repository, directory: str) -> State:
-    """Return how the refs below a directory such as `refs/checkpoints` look now.
+    """Return the state of a directory of refs, such as `refs/checkpoints`.
 
-    Args:
-        directory: it holds no directories whose refs count.
+    Refs in its subdirectories do not count.
     """
     if repository.has_reftable:
         try:
@@ -165,20 +168,19 @@ def _stamp(path: str) -> str | None:
 
 
 def stamp(status: os.stat_result, now: int | None) -> str | None:
-    """Return what stands for a file as it is; None where a change that is still to come would not show.
+    """Return a fingerprint of a file; None if a further change could go unnoticed.
 
     Args:
-        status: of the file.
-        now: in nanoseconds since the epoch; None for what is only to be compared.
+        now: nanoseconds since the epoch; None if the result is only compared.
     """
     is_fine = status.st_ctime_ns % _FINE and status.st_mtime_ns % _FINE
     settled = _FINELY_SETTLED if is_fine else _SETTLED
-    # A file that changed a moment ago may change again within one tick of the file system's clock.
+    # A file that has just changed may change again within one tick of the file system's clock.
     if now is not None and now - max(status.st_ctime_ns, status.st_mtime_ns) < settled:
         return None
     return f"{status.st_dev}.{status.st_ino}.{status.st_size}.{status.st_mtime_ns}.{status.st_ctime_ns}"
 
 
 def content_mark(status: os.stat_result) -> tuple[int, int, int, int]:
-    """Return what changes once a file is written or replaced; its `ctime` changes more often."""
+    """Return what a write or replacement changes; `ctime` changes more often."""
     return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns

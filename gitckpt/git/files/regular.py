@@ -1,4 +1,7 @@
-"""Reads files that a branch may have brought along: a link to /dev/zero has no end, and a pipe waits for somebody who never writes."""
+"""Read files that a branch may contain, and never block or read without end.
+
+A link may lead to /dev/zero, and nothing may ever write to a pipe.
+"""
 
 from __future__ import annotations
 
@@ -8,35 +11,33 @@ import stat
 
 
 def tail(path: str, size: int) -> bytes:
-    """Returns the last bytes of a file of git's, or all of them where there are fewer. Errors: `OSError`."""
+    """Return at most the last `size` bytes of one of git's own files."""
     with open(path, "rb") as file:
         file.seek(max(os.fstat(file.fileno()).st_size - size, 0))
         return file.read(size)
 
 
 def content(path: str | bytes, most: int | None = None, *, follow: bool = True) -> bytes:
-    """Returns what a regular file holds, or one that a link leads to.
+    """Return the content of a regular file.
 
     Args:
-        path: of the file.
-        most: of how many bytes it may be; None for any number.
+        most: largest size in bytes; None for any.
         follow: whether it may be a link.
 
     Raises:
-        OSError: it is missing, cannot be read, is larger, or is something else than a file, which is not opened then, nor waited for.
+        OSError: it cannot be read, is larger, or is not a regular file; such a file is not opened.
     """
     _require_regular(os.stat(path, follow_symlinks=follow), path)
-    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | (0 if follow else os.O_NOFOLLOW))  # it may have become a pipe since
+    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | (0 if follow else os.O_NOFOLLOW))  # it may be a pipe by now
     return _read(fd, path, most)
 
 
 def content_below(top: str, path: str, most: int | None = None) -> bytes:
-    """Return what a regular file below a directory holds; links may lead only to others below it.
+    """Return the content of a regular file below `top`; links must stay below it.
 
     Args:
-        top: the directory.
-        path: of the file: absolute, or relative to the directory.
-        most: of how many bytes it may be; None for any number.
+        path: absolute, or relative to `top`.
+        most: largest size in bytes; None for any.
 
     Raises:
         OSError: as `content`; or it lies outside.
@@ -48,7 +49,7 @@ def content_below(top: str, path: str, most: int | None = None) -> bytes:
     *above, name = os.path.relpath(real, root).split(os.sep)
     flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC
     opened = [os.open(root, flags | os.O_DIRECTORY)]
-    try:  # what was no link a moment ago may be one by now
+    try:  # each part may have become a link meanwhile
         for part in above:
             opened.append(os.open(part, flags | os.O_DIRECTORY, dir_fd=opened[-1]))
         status = os.stat(name, dir_fd=opened[-1], follow_symlinks=False)

@@ -1,4 +1,4 @@
-"""Where a repository borrows objects (gitrepository-layout(5), `objects/info/alternates`)."""
+"""Find borrowed objects, and make commits that keep other commits alive."""
 
 from __future__ import annotations
 
@@ -13,20 +13,21 @@ if TYPE_CHECKING:
     from gitckpt.git.objects.port import Item
 
 
-# A commit that keeps others alive: what an operation in progress needs, and HEAD does not lead to.
+# A commit that keeps others alive, such as those that an operation in progress needs
 
 
-_MAX_DATE = 10**11  # what git refuses is far above
+_MAX_DATE = 10**11  # git refuses only far larger ones
 
 
 def make(commits: Sequence[str], date: int, object_format: str) -> tuple[str, list[Item]]:
-    """Return the oid of a commit whose parents are some others, and the objects to write for it.
+    """Return oid and objects of a commit that has the given parents.
 
-    The same commits have the same holder, whoever makes it and when.
+    The same arguments always give the same oid.
 
     Args:
-        commits: what is to be kept, one or more.
-        date: of the newest of them, in seconds since the epoch: a history whose dates go backwards misleads git's walks.
+        commits: the commits to keep, at least one.
+        date: of the newest of them, in seconds since the epoch: dates that go backwards mislead
+            git's walks.
         object_format: "sha1" or "sha256".
     """
     who = f"gitckpt <gitckpt> {date} +0000"
@@ -36,11 +37,7 @@ def make(commits: Sequence[str], date: int, object_format: str) -> tuple[str, li
 
 
 def committed_at(text: bytes) -> int:
-    """Return when a commit was made, in seconds since the epoch; 0 where it does not say.
-
-    Args:
-        text: the commit.
-    """
+    """Return the committer date in seconds since the epoch; 0 if it has none."""
     for line in text.partition(b"\n\n")[0].split(b"\n"):
         if line.startswith(b"committer "):
             words = line.rpartition(b"> ")[2].split()
@@ -48,44 +45,47 @@ def committed_at(text: bytes) -> int:
     return 0
 
 
-# Where a repository borrows objects (gitrepository-layout(5), `objects/info/alternates`).
+# Borrowed objects
 
 
 _SHORT = {b"a": 7, b"b": 8, b"t": 9, b"n": 10, b"v": 11, b"f": 12, b"r": 13, b'"': 34, b"\\": 92}
 
 
 def stores(objects: str) -> list[str]:
-    """Returns the directories that objects are read from: one, then those that it borrows from (`info/alternates`), there or not."""
-    found = [objects]
-    for place in found:  # which grows
+    """Return an object directory and those that it borrows from, existing or not.
+
+    See gitrepository-layout(5), `objects/info/alternates`.
+    """
+    directories = [objects]
+    for place in directories:  # grows in the loop
         try:
             with open(os.path.join(place, "info", "alternates"), "rb") as file:
                 lines = file.read().split(b"\n")
         except (FileNotFoundError, NotADirectoryError):
             continue
         named = [os.path.normpath(os.path.join(place, os.fsdecode(_unquoted(line)))) for line in lines if line and line[:1] != b"#"]
-        found += [each for each in dict.fromkeys(named) if each not in found]
-    return found
+        directories += [directory for directory in dict.fromkeys(named) if directory not in directories]
+    return directories
 
 
 def _unquoted(line: bytes) -> bytes:
-    """Returns the path that a line names: one that begins with a quote is quoted as in C, unless it is none that way."""
+    # A line that is not validly quoted as in C is the path itself.
     if not line.startswith(b'"'):
         return line
     path = bytearray()
-    at = 1
-    while (char := line[at : at + 1]) not in (b"", b'"'):
+    offset = 1
+    while (char := line[offset : offset + 1]) not in (b"", b'"'):
         if char == b"\\":
-            digits = line[at + 1 : at + 4]
+            digits = line[offset + 1 : offset + 4]
             if len(digits) == 3 and b"000" <= digits <= b"377" and not digits.strip(b"01234567"):
                 path.append(int(digits, 8))
-                at += 4
+                offset += 4
                 continue
-            if line[at + 1 : at + 2] not in _SHORT:
+            if line[offset + 1 : offset + 2] not in _SHORT:
                 return line
-            path.append(_SHORT[line[at + 1 : at + 2]])
-            at += 2
+            path.append(_SHORT[line[offset + 1 : offset + 2]])
+            offset += 2
         else:
             path += char
-            at += 1
+            offset += 1
     return bytes(path) if char else line

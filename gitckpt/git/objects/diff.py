@@ -1,4 +1,4 @@
-"""What differs between two trees, path by path (git-diff-tree(1), raw format), and at how many paths that is."""
+"""List and compare trees, and count at how many paths they differ."""
 
 from __future__ import annotations
 
@@ -15,44 +15,42 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import TypeAlias
 
+    # Path, mode as in a tree (`encoding`), and oid.
     Leaf: TypeAlias = tuple[bytes, bytes, str]
-    """Path, mode as in a tree (`encoding`), and oid."""
 
 
-# What is at which path of a tree (git-ls-tree(1)). Git prints the modes that it knows, whatever an old tree has in their place.
+# Entries of a tree (git-ls-tree(1)); git prints canonical modes, whatever an old tree contains
 
 
 _LINE = re.compile(rb"0?([0-7]{5,6}) [a-z]+ ([0-9a-f]+)\t([^\0]+)\0")
 
+# Above this, filter here: git compares each path with each entry, and a command line takes some ten
+# thousand words.
 _TREES_FEW = 100
-"""Git compares each of the paths that it is asked for with each of the tree, and a command takes some ten thousand words at the most."""
 
 
 def leaves(repository: Repository, tree: str, paths: Collection[bytes] = (), *, with_trees: bool = False) -> list[Leaf]:
-    """Returns files, links and submodules of a tree, in git's order.
+    """Return files, links and submodules of a tree, in git's order.
 
     Args:
-        tree: anything that git takes for one.
-        paths: which of them: what has one of these paths, or is in a directory that has; literally. None of them for all.
-        with_trees: whether directories are returned as well.
-
-    Raises:
-        GitError: it cannot be read.
+        tree: any tree-ish.
+        paths: literal paths of files or directories; none for all.
+        with_trees: whether to return directories, too.
     """
     options = ["-r", *(["-t"] if with_trees else [])]
     if len(paths) <= _TREES_FEW:
         return _listed(repository, options, tree, paths)
     wanted = set(paths)
-    return [one for one in _listed(repository, options, tree, ()) if _is_within(one[0], wanted)]
+    return [entry for entry in _listed(repository, options, tree, ()) if _is_within(entry[0], wanted)]
 
 
 def leaf(repository: Repository, tree: str, path: bytes) -> Leaf | None:
-    """Returns what is at a path, which may be a directory; None where nothing is. Args and errors: as `leaves`."""
-    return next((one for one in _listed(repository, [], tree, [path]) if one[0] == path), None)
+    """Return the entry at a path, which may be a directory; None if there is none."""
+    return next((entry for entry in _listed(repository, [], tree, [path]) if entry[0] == path), None)
 
 
 def present(repository: Repository, tree: str, paths: Collection[bytes]) -> set[bytes]:
-    """Returns the paths of what `leaves` returns for some paths; nothing for none. Args and errors: as there."""
+    """Return the paths of the `leaves` at some paths; none for no paths."""
     return {path for path, _, _ in leaves(repository, tree, paths)} if paths else set()
 
 
@@ -67,20 +65,20 @@ def _is_within(path: bytes, wanted: set[bytes]) -> bool:
     return path != b""
 
 
-# What differs between two trees, path by path (git-diff-tree(1), raw format), and at how many paths that is.
+# Differences between two trees (git-diff-tree(1), raw format)
 
 
-# A name without an end takes all that follows: it is not looked for again from each byte.
+# An unterminated name consumes the rest (possessive), so that matching stays linear.
 _ENTRY = rb"([0-7]{5,6}) ([^\0/]++)(?:\0([\0-\xff]{%d})|\Z)"
 _SHA1_ENTRY, _SHA256_ENTRY = (re.compile(_ENTRY % size) for size in (20, 32))
+# From this many differences on, a git process is cheaper than reading the trees here.
 _FEW = 200
-"""Of more differences, a process that compares the trees costs less than to read them."""
 
+# Bytes: git compares larger trees.
 _LARGEST = 1 << 20
-"""In bytes: larger trees are compared by git."""
 
+# Independent of settings: submodules count even where `status` ignores them.
 _RAW = ("--raw", "--no-renames", "--no-abbrev", "--ignore-submodules=none")
-"""What differs, whatever is set: a submodule counts even where `status` shall not look at it."""
 
 _TREE = DIRECTORY.zfill(6)
 _BARRED = frozenset((b".", b"..", b".git"))
@@ -91,10 +89,10 @@ _KINDS = {b"100644": "file", b"100755": "file", b"120000": "link", GITLINK: "sub
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """One path that differs. Modes are as in trees; where there is nothing, mode and oid are zeros."""
+    """One path that differs. Modes are as in trees; a missing side has zeros."""
 
+    # A (added), D (deleted), M (modified) or T (type changed).
     status: str
-    """A (added), D (deleted), M (modified) or T (its type changed)."""
 
     path: bytes
     old_mode: bytes
@@ -104,7 +102,7 @@ class Difference:
 
     @property
     def is_submodule(self) -> bool:
-        """Whether it is a submodule before and after, or before or after: its content is its own."""
+        """Whether it is a submodule before or after."""
         return GITLINK in (self.old_mode, self.new_mode)
 
     @property
@@ -114,7 +112,7 @@ class Difference:
 
     @property
     def line(self) -> bytes:
-        """The line for `PrivateIndex.put` that makes an index agree with the second tree."""
+        """The line for `PrivateIndex.put` that brings an index to the new tree."""
         return b"%s %s 0\t%s" % (self.new_mode.lstrip(b"0") or b"0", self.new.encode("ascii"), self.path)
 
     def __str__(self) -> str:
@@ -122,13 +120,11 @@ class Difference:
 
 
 def differences(repository: Repository, old: str, new: str, paths: Iterable[bytes] = (), *, with_trees: bool = False) -> list[Difference]:
-    """Returns what differs between two trees, sorted by path.
+    """Return the differences between two trees, sorted by path.
 
     Args:
-        old: a tree.
-        new: another one.
-        paths: files or directories to look at, literally; none, or the empty one for the top, for all.
-        with_trees: whether the directories that differ are returned as well.
+        paths: literal paths of files or directories; none, or an empty one, for all.
+        with_trees: whether to return differing directories, too.
 
     Raises:
         GitError: a tree is missing.
@@ -144,18 +140,20 @@ def differences(repository: Repository, old: str, new: str, paths: Iterable[byte
     options = ("-r", *(["-t"] if with_trees else []), "-z", *_RAW)
     out = repository.git.run("--literal-pathspecs", "diff-tree", *options, old, new, "--", *wanted).out
     records = out.split(b"\0")[:-1]
-    found = []
+    result = []
     for head, path in zip(records[::2], records[1::2], strict=True):
         old_mode, new_mode, before, after, status = head[1:].split(b" ")
-        found.append(Difference(status.decode("ascii"), path, old_mode, new_mode, before.decode("ascii"), after.decode("ascii")))
-    return found
+        result.append(Difference(status.decode("ascii"), path, old_mode, new_mode, before.decode("ascii"), after.decode("ascii")))
+    return result
 
 
 def counts(repository: Repository, pairs: Collection[tuple[str, str]]) -> dict[tuple[str, str], int]:
-    """Returns at how many paths the trees of each pair differ, without directories: of many pairs, one process compares all.
+    """Return at how many paths the trees of each pair differ, without directories.
+
+    One process compares all pairs.
 
     Args:
-        pairs: oids of trees; "" stands for one without files.
+        pairs: oids of trees; "" for the empty tree.
 
     Raises:
         GitError: a tree is missing.
@@ -166,7 +164,7 @@ def counts(repository: Repository, pairs: Collection[tuple[str, str]]) -> dict[t
     found = dict.fromkeys(compared.values(), 0)
     lines = "".join(f"{old} {new}\n" for old, new in found)
     current = ("", "")
-    # Split at nothing else: with core.quotePath=false, paths may have what Python takes for other ends of lines.
+    # Not `splitlines`: with core.quotePath=false, paths may contain other line ends of Python's.
     for line in repository.git.run("diff-tree", "--stdin", "-r", *_RAW, data=lines.encode("ascii")).out.split(b"\n"):
         if line.startswith(b":"):
             found[current] += 1
@@ -177,7 +175,7 @@ def counts(repository: Repository, pairs: Collection[tuple[str, str]]) -> dict[t
 
 
 def _few(repository: Repository, old: str, new: str) -> list[Difference] | None:
-    """Returns what differs, directories among it, as git does; None where that is more than a few, or a tree is for git to judge."""
+    # As git does, with directories; None if there are too many, or git has to judge a tree.
     nothing = (b"000000", b"\0" * (len(old) // 2))
     found: list[Difference] = []
     level = [(b"", old, new)]
@@ -206,7 +204,7 @@ def _few(repository: Repository, old: str, new: str) -> list[Difference] | None:
 
 
 def _entries(repository: Repository, tree: tuple[str, str, bytes] | None) -> dict[bytes, tuple[bytes, bytes]]:
-    """Returns mode, as git prints it, and raw oid of each name. Raises `MalformedTree` where git might take them otherwise."""
+    # Raises MalformedTree where git might read the tree differently.
     if tree is None or tree[1] != "tree":
         raise MalformedTree("it is missing")
     found = {name: (mode.zfill(6), oid) for name, (mode, oid) in listed(tree[2], repository.object_format).items()}
@@ -222,20 +220,19 @@ def _difference(path: bytes, before: tuple[bytes, bytes], after: tuple[bytes, by
 
 
 def own(repository: Repository, base: str, tree: str) -> list[str]:
-    """Returns the objects that a tree has and another one lacks at the same path, but for commits of submodules.
+    """Return the objects of a tree that `base` lacks at the same path.
 
-    Args:
-        base: the other one.
-        tree: its oid.
-
-    Raises:
-        GitError: a tree is missing.
+    Commits of submodules are left out.
     """
-    return [one.new for one in differences(repository, base, tree, with_trees=True) if one.status != "D" and one.new_mode != GITLINK]
+    return [
+        difference.new
+        for difference in differences(repository, base, tree, with_trees=True)
+        if difference.status != "D" and difference.new_mode != GITLINK
+    ]
 
 
 def listed(data: bytes, object_format: str) -> dict[bytes, tuple[bytes, bytes]]:
-    """Returns mode and raw oid of each name in a tree, five times as fast as `decode_tree` does. Args and errors: as there."""
+    """Decode a tree like `decode_tree`, with raw oids, five times as fast."""
     pattern = _SHA256_ENTRY if object_format == "sha256" else _SHA1_ENTRY
     matches = pattern.findall(data)
     found = {name: (mode, oid) for mode, name, oid in matches}
@@ -249,10 +246,10 @@ def _empty(repository: Repository) -> str:
 
 
 def oddity(entries: Mapping[bytes, tuple[bytes, object]]) -> str:
-    """Returns what git would not have written into a tree, such as a way out of the worktree; "" where there is nothing of that.
+    """Return what git would not write into a tree, such as a path out of it; or "".
 
     Args:
-        entries: mode, and whatever else, by name.
+        entries: by name, with the mode first.
     """
     for name, (mode, _) in entries.items():
         if name[:1] == b"." and name.lower() in _BARRED:
@@ -263,16 +260,17 @@ def oddity(entries: Mapping[bytes, tuple[bytes, object]]) -> str:
 
 
 class Expansion:
-    """Counts the paths at which trees differ, before anybody lists them; remembers what it has counted.
+    """A cached count of the paths at which trees differ, to bound what git is to list.
 
-    A tree may name another one 256 times, and that a third one: a few kilobytes that were fetched hold more paths than git can ever list,
-    be it for `diff-tree -r`, `ls-tree -r` or a checkout. So each pair of trees is looked at once, and not what both have in common.
+    A tree may name another one 256 times, and that a third one: a few fetched kilobytes may hold
+    more paths than git can ever list, by `diff-tree -r`, `ls-tree -r` or a checkout. So each pair
+    of trees is counted once, and common entries are skipped.
 
     Args:
-        limits: beyond which it stops.
+        limits: where counting stops.
 
     Attributes:
-        flaw: what is wrong with the first tree that is none git would list; "" as long as none was met.
+        flaw: what is wrong with the first malformed tree; "" if there was none.
     """
 
     def __init__(self, repository: Repository, limits: Paths) -> None:
@@ -285,17 +283,19 @@ class Expansion:
         self.flaw = ""
 
     def is_beyond(self, old: str, new: str) -> bool:
-        """Tells whether two trees differ at more paths, or deeper down, than they may.
+        """Return whether two trees differ at more paths, or deeper, than the limits allow.
+
+        A missing tree has no paths: git reports it when it lists it. A malformed tree counts as
+        beyond, as it would end git together with all other requests.
 
         Args:
             old: oid of a tree, "" for none.
-            new: likewise. What is missing has no paths: git says so when it is to list it. What is malformed would end git then, with
-                all that is asked of it besides: nobody shall list it, either.
+            new: likewise.
         """
         return self._count(old, new, 0) > self._limits.count
 
     def is_lacking(self, old: str, new: str) -> bool:
-        """Tells whether trees are missing or damaged that git reads to list how two differ; asked after `is_beyond`. Args: as there."""
+        """Return whether listing a pair, checked by `is_beyond`, needs unreadable trees."""
         return (old, new) in self._lacking
 
     def _count(self, old: str, new: str, depth: int) -> int:
@@ -326,7 +326,7 @@ class Expansion:
         return total
 
     def entries(self, tree: str) -> Entries:
-        """Returns the entries of a tree; none for "", and for what is missing or malformed."""
+        """Return the entries of a tree; none for "", or if missing or malformed."""
         found = next(self._repository.cat_file.contents([tree])) if tree else None
         if found is None:
             if tree:

@@ -1,4 +1,8 @@
-"""Objects as bytes: their ids, and the content of trees (mode, space, name, NUL, raw oid; sorted as if directories ended in a slash)."""
+"""Encode and decode objects as bytes, and compute their oids.
+
+A tree's entry is mode, space, name, NUL and raw oid; entries are sorted as if directories ended in
+a slash.
+"""
 
 from __future__ import annotations
 
@@ -10,45 +14,45 @@ if TYPE_CHECKING:
     from typing import Protocol
 
     class Hash(Protocol):
-        """A digest in the making."""
+        """An unfinished digest, as in hashlib."""
 
         def update(self, data: bytes, /) -> None:
-            """Goes on with more content."""
+            """Add content."""
 
         def digest(self) -> bytes:
-            """Returns the digest."""
+            """Return the digest."""
 
         def hexdigest(self) -> str:
-            """Returns the digest in hexadecimal digits."""
+            """Return the digest in hexadecimal digits."""
 
 
+# Kind of an object that is larger than the reader's limit.
 OVERSIZED = "oversized"
-"""Kind of an object that is larger than whoever asked wants to read."""
 
 
+# By format: importing one takes as long as hashing a commit, and each record hashes seven objects.
 _digests: dict[str, Callable[[bytes], Hash]] = {}
-"""By format; to import one takes as long as it does to hash a commit, of which a record does so with seven."""
 
 
 def object_id(kind: str, data: bytes, object_format: str) -> str:
-    """Returns the oid of an object: the hash of `<kind> <size>NUL<content>` in the repository's format."""
+    """Return the oid of an object: the hash of `<kind> <size>NUL<content>`."""
     return object_hash(object_format, f"{kind} {len(data)}\0".encode() + data).hexdigest()
 
 
 def object_hash(object_format: str, data: bytes) -> Hash:
-    """Returns the hash that a repository of this format ("sha1" or "sha256") uses."""
+    """Return the hash of a repository's format, "sha1" or "sha256"."""
     return _digest(object_format)(data)
 
 
 def oid_size(object_format: str) -> int:
-    """Returns how many bytes an oid has, each of them two digits."""
+    """Return the size of a raw oid in bytes."""
     return 32 if object_format == "sha256" else 20
 
 
 def _digest(object_format: str) -> Callable[[bytes], Hash]:
     if known := _digests.get(object_format):
         return known
-    # The C modules behind hashlib: importing hashlib itself loads OpenSSL, 3 ms that the hook does not have.
+    # The C modules behind hashlib: hashlib itself loads OpenSSL, which costs the hook 3 ms.
     try:
         if object_format == "sha1":
             from _sha1 import sha1 as digest
@@ -65,8 +69,8 @@ def _digest(object_format: str) -> Callable[[bytes], Hash]:
     return made
 
 
+# Mode and oid by name.
 Entries = dict[bytes, tuple[bytes, str]]
-"""Of a tree: mode and oid by name."""
 
 
 DIRECTORY = b"40000"
@@ -76,8 +80,8 @@ LINK = b"120000"
 GITLINK = b"160000"
 FILES = (FILE, EXECUTABLE)
 _USUAL = frozenset((DIRECTORY, FILE, GITLINK, EXECUTABLE, LINK))
+# Bytes of a name in messages, as names have any length.
 _SHOWN = 60
-"""So many bytes of a name are told: a name may be of any length."""
 
 
 def _is_mode(mode: bytes) -> bool:
@@ -85,10 +89,9 @@ def _is_mode(mode: bytes) -> bool:
 
 
 class MalformedTree(ValueError):
-    """An object that is stored as a tree is none: git takes such ones where it is told not to look (`hash-object --literally`).
+    """An object stored as a tree is malformed.
 
-    Args:
-        problem: what is wrong with it.
+    git stores such objects by `hash-object --literally`.
     """
 
     def __init__(self, problem: str) -> None:
@@ -96,25 +99,22 @@ class MalformedTree(ValueError):
 
 
 def encode_tree(entries: Entries) -> bytes:
-    """Returns the content of a tree object."""
+    """Return the content of a tree object."""
     return encode_raw({name: (mode, bytes.fromhex(oid)) for name, (mode, oid) in entries.items()})
 
 
 def encode_raw(entries: Mapping[bytes, tuple[bytes, bytes]]) -> bytes:
-    """Returns what `encode_tree` does, of raw oids, as `diff.listed` has them."""
+    """Return the content of a tree object from raw oids, as in `diff.listed`."""
     ordered = sorted(entries.items(), key=lambda item: item[0] + b"/" if item[1][0] == DIRECTORY else item[0])
     return b"".join([b"%s %s\0%s" % (mode, name, oid) for name, (mode, oid) in ordered])
 
 
 def decode_tree(data: bytes, object_format: str) -> Entries:
-    """Returns the entries of a tree object.
-
-    Args:
-        data: its content.
-        object_format: "sha1" or "sha256", which says how long an oid is.
+    """Return the entries of a tree object.
 
     Raises:
-        MalformedTree: it is none. What is no name of a file, as "..", is left to whoever writes one.
+        MalformedTree: it is malformed. Names such as ".." are accepted: callers that write files
+            check.
     """
     size = oid_size(object_format)
     entries: Entries = {}
@@ -127,7 +127,7 @@ def decode_tree(data: bytes, object_format: str) -> Entries:
             at = end + 1 + size
             if not name or b"/" in name or (mode not in _USUAL and not _is_mode(mode)):
                 raise MalformedTree(f"it has an entry {name[:_SHOWN]!r} of mode {mode[:_SHOWN]!r}")
-            if name in entries:  # git looks at the first one, and we would at the last
+            if name in entries:  # git reads the first one, a dict keeps the last
                 raise MalformedTree(f"it has two entries {name[:_SHOWN]!r}")
             entries[name] = (mode, data[end + 1 : at].hex())
     except MalformedTree:
@@ -140,20 +140,16 @@ def decode_tree(data: bytes, object_format: str) -> Entries:
 
 
 def stays_within(path: bytes) -> bool:
-    """Tells whether a path of a tree leads to a place below its top: git makes no other one, and a tree may have been fetched."""
+    """Return whether a path stays below its top; one of a fetched tree may not."""
     return {b"", b".", b".."}.isdisjoint(path.split(b"/"))
 
 
 def empty_tree(object_format: str) -> str:
-    """Returns the oid of the tree without entries, which git knows in every repository."""
+    """Return the oid of the empty tree, which every git knows."""
     return object_id("tree", b"", object_format)
 
 
 def parents(text: bytes) -> list[str]:
-    """Returns the oids of a commit's parents.
-
-    Args:
-        text: the commit.
-    """
+    """Return the parents of a commit, given by its content."""
     lines = text.partition(b"\n\n")[0].split(b"\n")
     return [line[7:].decode("ascii") for line in lines if line.startswith(b"parent ")]

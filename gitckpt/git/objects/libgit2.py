@@ -1,4 +1,4 @@
-"""The adapter that uses libgit2 through pygit2, inside the process. Importing it takes 80 ms, so only programs that live on do."""
+"""The adapter that uses libgit2 through pygit2, whose import takes 80 ms."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from io import RawIOBase
 
+# Held during each call of libgit2: its objects must not be shared between threads.
 _TURN = threading.RLock()
-"""Held for each call of libgit2: what it hands out is not for two threads at once."""
 
 _PORTION = 1 << 16
+# Limit of loose objects remembered as complete.
 _SOUND = 10_000
-"""So many loose objects at most are remembered as whole."""
 
 _NAMES = {int(kind): kind.name.lower() for kind in (ObjectType.BLOB, ObjectType.TREE, ObjectType.COMMIT, ObjectType.TAG)}
 
@@ -34,11 +34,8 @@ _NAMES = {int(kind): kind.name.lower() for kind in (ObjectType.BLOB, ObjectType.
 class Libgit2(ObjectWriter):
     """Objects of a repository, through libgit2.
 
-    Args:
-        repository: one that libgit2 can open.
-
     Raises:
-        RepositoryError: it cannot (`extensions.*` that libgit2 does not know, for example).
+        RepositoryError: libgit2 cannot open the repository, as with unknown `extensions.*`.
     """
 
     def __init__(self, repository: Repository) -> None:
@@ -93,18 +90,18 @@ class Libgit2(ObjectWriter):
         self._repo.free()
 
     def _is_spoiled(self, oid: str, stores: Sequence[str]) -> bool:
-        """Tells whether a loose object is cut off, as a power cut leaves it: libgit2 1.9 reads that for ever; git tells."""
+        # A loose object truncated by a power cut makes libgit2 1.9 loop forever; git reports it.
         if oid in self._sound:
             return False
         for top in stores:
             path = f"{top}/{oid[:2]}/{oid[2:]}"
-            if not os.path.exists(path):  # which takes a quarter of the time that `open` takes to find it out
+            if not os.path.exists(path):  # a quarter of the time of a failing `open`
                 continue
             try:
                 with open(path, "rb", buffering=0) as file:
                     if not _comes_to_its_end(file):
                         return True
-            except OSError:  # it is not there, or libgit2 says what is wrong with it
+            except OSError:  # missing, or libgit2 reports the error
                 continue
             if len(self._sound) < _SOUND:
                 self._sound.add(oid)
@@ -113,7 +110,7 @@ class Libgit2(ObjectWriter):
 
 
 def _comes_to_its_end(file: RawIOBase) -> bool:
-    """Tells whether a file holds all that was compressed into it; nothing of that is kept in memory."""
+    # Keeps no content in memory.
     inflate = zlib.decompressobj()
     while portion := file.read(_PORTION):
         try:
@@ -128,6 +125,6 @@ def _comes_to_its_end(file: RawIOBase) -> bool:
 
 
 def _is_shared(repo: pygit2.Repository) -> bool:
-    """Tells whether others of a group write there too, who could not add to the directories that libgit2 makes."""
+    # libgit2 creates directories that others of the group cannot write to.
     name = "core.sharedRepository"
     return name in repo.config and (repo.config[name] or "true").lower() not in ("", "0", "false", "no", "off", "umask")

@@ -1,4 +1,4 @@
-"""The adapter that reads through `git cat-file --batch-command`, and writes loose objects as git does. Imported by the hook."""
+"""The adapter that reads by calling git, and the choice of adapter. For the hook, too."""
 
 from __future__ import annotations
 
@@ -13,15 +13,8 @@ if TYPE_CHECKING:
     from gitckpt.git.repository import Repository
 
 
-# The adapter that reads through `git cat-file --batch-command`, and writes loose objects as git does. Imported by the hook.
-
-
 class Plumbing(ObjectWriter):
-    """Objects of a repository, with git's own means.
-
-    Args:
-        repository: any repository that git opens.
-    """
+    """Objects of any repository, read by git and written as loose objects."""
 
     def head(self) -> tuple[str, str | None]:
         """See `Objects.head`."""
@@ -39,17 +32,18 @@ class Plumbing(ObjectWriter):
         self._repository.cat_file.close()
 
 
-# Which adapter serves the objects of a repository.
+# Choice of the adapter
 
 
 def open_objects(repository: Repository, adapter: str = "auto") -> Objects:
-    """Returns the objects of a repository.
+    """Return the objects of a repository.
 
     Args:
-        adapter: "libgit2", "plumbing", or "auto": libgit2 where it opens the repository, plumbing elsewhere.
+        adapter: "libgit2", "plumbing", or "auto": libgit2 if it can open the repository, else
+            plumbing.
 
     Raises:
-        RepositoryError: libgit2 was asked for and cannot open the repository.
+        RepositoryError: libgit2 was requested and cannot open the repository.
         UsageError: there is no such adapter.
     """
     if adapter == "plumbing":

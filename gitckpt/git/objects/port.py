@@ -1,7 +1,8 @@
-"""The port through which objects are read and written. Two adapters serve it: `libgit2` and `plumbing`.
+"""The interface for reading and writing objects, with two adapters.
 
-libgit2 (pygit2) is the faster inside a process that lives on, but takes 80 ms to import and cannot open repositories with SHA-256,
-reftable, a partial clone's extension, or a sparse or split index. Plumbing (the git executable) opens whatever git opens.
+`libgit2` (pygit2) is faster in a long-lived process, but takes 80 ms to import and cannot open
+repositories with SHA-256, reftable, a partial clone's extension, or a sparse or split index.
+`plumbing` (the git executable) opens whatever git opens.
 """
 
 from __future__ import annotations
@@ -16,26 +17,28 @@ if TYPE_CHECKING:
     Item = tuple[str, bytes]
 
     class Objects(Protocol):
-        """What an adapter does."""
+        """Objects of a repository, as an adapter provides them."""
 
         def head(self) -> tuple[str, str | None]:
-            """Returns the commit that HEAD points to ("" on an unborn branch) and the short name of the branch (None when detached)."""
+            """Return the commit and the short branch name of HEAD.
+
+            The commit is "" on an unborn branch; the name is None when detached.
+            """
 
         def read(self, oids: Sequence[str], most: int | None = budget.DOCUMENT.size) -> Iterator[tuple[str, bytes] | None]:
-            """Yields kind and content for each oid, in order; None for an object that is missing or damaged.
+            """Yield kind and content for each oid, in order; None if missing or damaged.
 
             Args:
-                oids: of objects.
-                most: of how many bytes one may be: a larger one is of the kind `encoding.OVERSIZED`, without its content, which is not
-                    read. None for any size: for files of the user's.
+                most: largest size in bytes; a larger object is not read and has the kind
+                    `encoding.OVERSIZED`. None for any size, as for the user's files.
             """
 
         def write(self, items: Sequence[Item], *, flushed: bool = True) -> list[str]:
-            """Writes objects and returns their oids.
+            """Write objects and return their oids.
 
             Args:
-                items: each a kind ("blob", "tree", "commit") and a content; what is referred to stands before what refers to it.
-                flushed: whether they are on the disk when this returns; if not, call `flush` before a ref leads to them.
+                items: kind ("blob", "tree", "commit") and content; referenced objects come first.
+                flushed: whether to flush them; otherwise call `flush` before a ref reaches them.
 
             Raises:
                 GitError: they could not be written.
@@ -43,15 +46,15 @@ if TYPE_CHECKING:
             """
 
         def flush(self, oids: Iterable[str] = (), paths: Iterable[str] = ()) -> None:
-            """Wait until what was written without a flush is on the disk, under its name.
+            """Wait until unflushed objects are on the disk, with their names.
 
             Args:
-                oids: objects that git has written, to flush as well.
-                paths: files and directories beside them.
+                oids: further objects to flush, written by git.
+                paths: further files and directories.
 
             Raises:
                 CkptError: the disk reports an error.
             """
 
         def close(self) -> None:
-            """Lets go of processes and files."""
+            """Release processes and files."""

@@ -1,4 +1,4 @@
-"""Write loose objects for both adapters, and flush them before refs lead to them. Imported by the hook."""
+"""Write loose objects and packs, and flush them. Imported by the hook."""
 
 from __future__ import annotations
 
@@ -17,28 +17,24 @@ if TYPE_CHECKING:
     from gitckpt.git.repository import Repository
 
 
-# Writes loose objects as git does, without a process: compressed files that are named by their content. Imported by the hook.
+# Loose objects
 
 
 _TRIES = 10
+# Mode bits of `objects` in a shared repository (core.sharedRepository): git makes each directory
+# writable for the group, and new ones inherit it.
 _SHARED = 0o2022
-"""Bits of the mode of `objects` by which others write there, too: git lets whoever shares a repository (core.sharedRepository) write to
-each directory, and has new ones belong to the group."""
 
+# git's own compression level for loose objects.
 _LEVEL = 1
-"""How hard git itself compresses loose objects."""
 
+# Up to this size, a small window and tables suffice (zlib's `windowBits` and `memLevel`): clearing
+# large ones takes twice as long as compressing a document. Readers may use a larger window.
 _SMALL, _WINDOW, _MEMORY = 8 << 10, 13, 6
-"""Up to so many bytes an object is compressed with a window and tables that are large enough for it (`windowBits` and `memLevel` of zlib):
-to clear those for a large one takes twice as long as to compress a document. Whoever reads may have a window that is larger."""
 
 
 def write(repository: Repository, items: Sequence[Item], oids: Sequence[str]) -> None:
-    """Writes objects, and flushes none. Each is there whole or not at all.
-
-    Args:
-        items: kind and content of each.
-        oids: of the same.
+    """Write loose objects without flushing them; each one appears as a whole.
 
     Raises:
         GitError: one cannot be written.
@@ -53,34 +49,22 @@ def write(repository: Repository, items: Sequence[Item], oids: Sequence[str]) ->
 
 
 def _put(directory: str, name: str, kind: str, data: bytes, mode: int) -> None:
-    """Writes a loose object, unless it is there and holds something: a power cut may have left its file empty.
-
-    Args:
-        directory: where; it is created where it was missing.
-        name: of the file.
-        kind: of the object.
-        data: its content.
-        mode: of the directory above.
-
-    Raises:
-        OSError: it cannot be written.
-    """
     path = os.path.join(directory, name)
     try:
-        if os.stat(path).st_size:
-            os.utime(path)  # or a `git gc` could take it for an old one
+        if os.stat(path).st_size:  # a power cut may have left an empty file
+            os.utime(path)  # else `git gc` could prune it as old
             return
-    except OSError:  # it is not there, or somebody else's
+    except OSError:  # missing, or owned by another user
         pass
     window, memory = (_WINDOW, _MEMORY) if len(data) <= _SMALL else (zlib.MAX_WBITS, zlib.DEF_MEM_LEVEL)
     compressor = zlib.compressobj(_LEVEL, wbits=window, memLevel=memory)
     whole = compressor.compress(b"%s %d\0" % (kind.encode("ascii"), len(data))) + compressor.compress(data) + compressor.flush()
     for tries in range(1, _TRIES + 1):
-        scratch = os.path.join(directory, f"tmp_obj_{os.urandom(8).hex()}")  # what a kill leaves under such a name, git deletes
+        scratch = os.path.join(directory, f"tmp_obj_{os.urandom(8).hex()}")  # git deletes a leftover
         try:
             _write_file(scratch, whole, mode)
             os.replace(scratch, path)
-        except FileNotFoundError:  # a prune deletes directories that are empty, and scratch files
+        except FileNotFoundError:  # a prune deletes empty directories and scratch files
             if tries == _TRIES:
                 raise
             _make(directory, mode)
@@ -92,13 +76,12 @@ def _put(directory: str, name: str, kind: str, data: bytes, mode: int) -> None:
 
 
 def _write_file(path: str, data: bytes, above: int) -> None:
-    """Writes a new file that nobody changes; who may read the directory of this mode may read it, but for what the umask says."""
     fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, above & 0o444)
     try:
         view = memoryview(data)
         while view:
             view = view[os.write(fd, view) :]
-        if above & _SHARED:  # then the umask says nothing
+        if above & _SHARED:  # the umask does not count
             os.fchmod(fd, above & 0o444)
     finally:
         os.close(fd)
@@ -120,25 +103,25 @@ def _discard(path: str) -> None:
         return
 
 
-# Packs: whole objects as one stream, and written into a repository with an index of their own (gitformat-pack(5), both version 2).
+# Packs of whole objects and their indexes (gitformat-pack(5), both version 2)
 
 
 _KINDS = {"commit": 1, "tree": 2, "blob": 3}
 _PACK_TRIES = 10
-_FAR = 1 << 31  # from here on, offsets are in a table of their own
+_FAR = 1 << 31  # larger offsets go into a separate table
 
 
 def encode(objects: Sequence[Item], object_format: str, level: int = 0) -> tuple[bytes, list[tuple[int, int]]]:
-    """Returns a pack of whole objects, and where each begins, with the checksum of what stands there.
+    """Return a pack of whole objects, with offset and CRC-32 of each entry.
 
     Args:
-        objects: none twice.
+        objects: without duplicates.
         object_format: "sha1" or "sha256".
-        level: how hard they are compressed, as for zlib.
+        level: compression level of zlib.
     """
     parts = [b"PACK" + (2).to_bytes(4, "big") + len(objects).to_bytes(4, "big")]
     places: list[tuple[int, int]] = []
-    at = len(parts[0])
+    offset = len(parts[0])
     for kind, data in objects:
         size = len(data)
         byte, size = _KINDS[kind] << 4 | size & 15, size >> 4
@@ -148,15 +131,15 @@ def encode(objects: Sequence[Item], object_format: str, level: int = 0) -> tuple
             byte, size = size & 0x7F, size >> 7
         header.append(byte)
         entry = bytes(header) + zlib.compress(data, level)
-        places.append((at, zlib.crc32(entry)))
-        at += len(entry)
+        places.append((offset, zlib.crc32(entry)))
+        offset += len(entry)
         parts.append(entry)
     whole = b"".join(parts)
     return whole + object_hash(object_format, whole).digest(), places
 
 
 def write_pack(repository: Repository, items: Sequence[Item]) -> None:
-    """Write objects as a pack of their own, whether they exist already or not, flushed to the disk.
+    """Write objects, whether they exist or not, as a pack, flushed to the disk.
 
     Args:
         items: at least one.
@@ -173,19 +156,18 @@ def write_pack(repository: Repository, items: Sequence[Item]) -> None:
     try:
         os.makedirs(directory, exist_ok=True)
         _put_pack(f"{path}.pack", data)
-        _put_pack(f"{path}.idx", index)  # last: by it, git finds the pack
+        _put_pack(f"{path}.idx", index)  # last: git finds the pack by it
     except OSError as error:
         raise GitError(["write"], 1, f"{error.filename or path}: {error.strerror}") from None
     fsync.flush([directory, os.path.dirname(directory)])
 
 
 def _put_pack(path: str, data: bytes) -> None:
-    """Write a file below `objects`, flushed to the disk, and all at once."""
-    # Who may read the directory may read the file, as git has it where a group shares the repository.
+    # As readable as the directory, as git does it in a shared repository.
     directory = os.path.dirname(path)
     mode = os.stat(directory).st_mode & 0o444
     for tries in range(1, _PACK_TRIES + 1):
-        scratch = os.path.join(directory, f"tmp_ckpt_{os.urandom(8).hex()}")  # what a kill leaves under such a name, git deletes
+        scratch = os.path.join(directory, f"tmp_ckpt_{os.urandom(8).hex()}")  # git deletes a leftover
         with open(os.open(scratch, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
             file.write(data)
             file.flush()
@@ -193,7 +175,7 @@ def _put_pack(path: str, data: bytes) -> None:
             os.fsync(file.fileno())
         try:
             os.replace(scratch, path)
-        except FileNotFoundError:  # a `git prune` found it
+        except FileNotFoundError:  # deleted by a `git prune`
             if tries == _PACK_TRIES:
                 raise
         else:
@@ -201,13 +183,6 @@ def _put_pack(path: str, data: bytes) -> None:
 
 
 def _index(places: dict[str, tuple[int, int]], pack: bytes, object_format: str) -> bytes:
-    """Returns the index of a pack.
-
-    Args:
-        places: what `encode` returned, by oid.
-        pack: its content.
-        object_format: "sha1" or "sha256".
-    """
     ordered = sorted(places)
     counts = [0] * 256
     for oid in ordered:
@@ -228,15 +203,16 @@ def _index(places: dict[str, tuple[int, int]], pack: bytes, object_format: str) 
     return whole + object_hash(object_format, whole).digest()
 
 
-# Write loose objects for both adapters, and flush them before refs lead to them. Imported by the hook.
+# The writer of both adapters
 
 
+# From this number of objects on, write a pack: each loose one costs a file, and the next `git gc
+# --auto` would pack them.
 _PACKED_FROM = 5000
-"""So many objects go into a pack at once: loose, each costs a file, and the next `git gc --auto` would pack them."""
 
 
 class ObjectWriter:
-    """Writes objects, and remembers those that are not flushed yet."""
+    """A writer of objects that remembers the unflushed ones."""
 
     def __init__(self, repository: Repository) -> None:
         self._repository = repository
