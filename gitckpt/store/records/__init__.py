@@ -1,14 +1,14 @@
-"""Checkpoints as they are written, listed, found and removed: documents, refs, links and the derived index.
+"""Write, list, find and remove checkpoints: documents, refs, notes and the index.
 
 Doors:
-    layout: names of refs.
-    entry: what a listing knows, and what it is asked for.
-    recorder: writes one.
-    index: lists them.
-    finder: what a person means by an id.
-    remover: takes them away.
-    draft: from what a caller says to a document.
-    heads: the newest one of a run.
+    layout: names of refs and files.
+    entry: entries and queries of listings.
+    recorder: writes a checkpoint.
+    index: lists checkpoints.
+    finder: resolves ids, prefixes and revs.
+    remover: removes checkpoints.
+    draft: turns arguments into a document.
+    heads: the newest checkpoint of a run.
     keep: the refs that keep linked commits alive.
-    keys: callers' own names for runs.
+    keys: keys of runs that callers choose.
 """

@@ -1,4 +1,4 @@
-"""From what a caller hands in to the keys of a document, checked before anything is written."""
+"""Turn a caller's arguments into the keys of a document, checked before writing."""
 
 from __future__ import annotations
 
@@ -25,64 +25,57 @@ if TYPE_CHECKING:
     class Details(TypedDict, total=False):
         """Keys of a checkpoint that a caller may set."""
 
+        # A new UUID version 4, if the caller must know it in advance.
         id: str
-        """A fresh UUID version 4, where the caller has to know it before; one that is taken is refused at once."""
 
+        # Id of the run to extend.
         run: str | None
-        """Id of the run that it extends."""
 
+        # "manual" (default), "phase", "step", …
         trigger: str
-        """What caused it: "manual", which is the default, "phase", "step", …"""
 
+        # One line for people; likely secrets in it are masked.
         message: str | None
-        """One line for people; what looks like a secret in it is masked."""
 
         agent: str | None
-        """Who did the work."""
 
+        # In order of occurrence; likely secrets are masked.
         errors: Sequence[str] | None
-        """What went wrong, in order of occurrence, masked likewise; none where it is None."""
 
         progress: Progress | None
-        """How far the run has come."""
 
+        # What drives the run; None keeps the previous one.
         pipeline: Pipeline | None
-        """What drives the run; None carries it on."""
 
+        # The attempt at a phase; None keeps the previous one.
         attempt: Attempt | None
-        """The attempt at a phase that it is about; None carries it on."""
 
+        # Checkpoint of another run that this one continues.
         forked_from: str | None
-        """The checkpoint of another run that this one goes on from."""
 
+        # Earlier checkpoint of the run that it went back to.
         rewound_to: str | None
-        """The earlier checkpoint of the run that it went back to."""
 
 
 _GIVEN = tuple(key for key in document.KEYS if key.is_given)
+# Kinds of keys whose values are an optional text.
 _OPTIONAL_TEXTS = ("run", "text", "optional id")
-"""The kinds of keys that a caller hands in as a text or leaves out."""
 
 _PARTS = {"Progress": Progress, "Pipeline": Pipeline, "Attempt": Attempt}
 
 
 def require_known(details: Details) -> None:
-    """Raises `UsageError` for a key that no caller may set."""
+    """Raise `UsageError` for a key that callers must not set."""
     unknown = sorted(set(details) - _KNOWN)
     if unknown:
         raise UsageError(f"there is no argument {unknown[0]!r}", hint=f"what may be said of a checkpoint: {', '.join(sorted(_KNOWN))}")
 
 
 def require_call(label: str, details: Details, /, **others: object) -> None:
-    """Looks at what `Checkpoints.record` or `Checkpoints.save` was called with, before anything is done with it.
+    """Check the arguments of `Checkpoints.record` or `save` before anything happens.
 
     Args:
-        label: of the checkpoint.
-        details: keys of the document.
-        others: the other arguments by name; those that are not there are not looked at.
-
-    Raises:
-        UsageError: an argument is unknown or of a wrong type, or two of them exclude each other.
+        others: the other arguments by name; missing ones are not checked.
     """
     require_text("label", label)
     for key in _GIVEN:
@@ -113,15 +106,14 @@ _KNOWN = frozenset(key.name for key in _GIVEN)
 
 
 def head(repository: Repository, objects: Objects) -> tuple[str, str | None]:
-    """As `Objects.head`, for what is to be recorded: not as one of an unborn branch where a power cut has taken the commit.
+    """Return commit and branch of HEAD; raise if a power cut destroyed the commit.
 
-    Raises:
-        RepositoryError: the commit is missing or damaged.
+    `Objects.head` reports such a branch as unborn.
     """
     commit, branch = objects.head()
     if not commit:
         repository.require_unborn()
-    elif next(objects.read([commit])) is None:  # with a limit, git would be ended instead of being listened to
+    elif next(objects.read([commit])) is None:  # no limit: git must be able to report its error
         raise lost_commit(commit)
     return commit, branch
 
@@ -136,24 +128,15 @@ def draft(
     checkpoint_id: str,
     instant: int,
 ) -> tuple[Checkpoint, dict[str, Any], dict[str, Any] | None]:
-    """Returns a checkpoint without its place in a run and without its state; the keys of its document; the state to write.
+    """Return a checkpoint without run position and state, its keys and its state.
 
     Args:
-        label: as a caller may write it: see `phase.label`.
-        state: what the caller handed in.
-        details: its other keys.
-        head: the commit it is linked to, and the branch.
-        worktree: its files.
-        checkpoint_id: its id.
+        label: as for `phase.label`.
+        head: commit and branch to link.
         instant: now, in microseconds since the epoch.
-
-    Raises:
-        UsageError: the label is none, the message is none, or a reader would refuse a document with
-            these keys.
-        StateError: the state is not a map.
     """
     message, errors = details.get("message"), strings("errors", details.get("errors"))
-    if message or errors:  # hooks have neither, and no time for more imports
+    if message or errors:  # hooks have neither; skip the import
         from gitckpt.store import secrets
 
         errors = tuple(secrets.masked(each) for each in errors)
@@ -170,16 +153,6 @@ def draft(
 
 
 def _require_valid(fields: Mapping[str, Any], state: Mapping[str, Any] | None) -> dict[str, Any] | None:
-    """Returns the state to write.
-
-    Args:
-        fields: keys of a document.
-        state: what the caller handed in.
-
-    Raises:
-        UsageError: a reader would refuse a document with these keys.
-        StateError: the state is not a map.
-    """
     if state is not None:
         codec.require_map(state)
     pipeline = fields.get("pipeline")
@@ -192,12 +165,11 @@ def _require_valid(fields: Mapping[str, Any], state: Mapping[str, Any] | None) -
 
 
 def recorded(checkpoint: Checkpoint, fields: Mapping[str, Any], state: Mapping[str, Any] | None) -> Checkpoint:
-    """Returns a checkpoint as it was written.
+    """Return a checkpoint as it was written.
 
     Args:
-        checkpoint: as it was drafted.
+        checkpoint: the draft.
         fields: the keys that were written.
-        state: the state that was handed in.
     """
     place = {"state": dict(state or {}), "run": fields["run"], "parent": fields.get("parent"), "sequence": fields.get("sequence")}
     written = codec.tables({key: fields[key] for key in ("pipeline", "attempt") if fields.get(key) and getattr(checkpoint, key) is None})
@@ -207,18 +179,17 @@ def recorded(checkpoint: Checkpoint, fields: Mapping[str, Any], state: Mapping[s
 
 
 class Changing:
-    """A change for a `Proposal` that keeps the checkpoint in step with the state it makes.
+    """A change for a `Proposal` that keeps checkpoint and new state consistent.
 
     Args:
-        checkpoint: as it was drafted.
-        fields: its keys, which are going to be written.
-        change: makes the new state of the one before; must not change that.
-        progress_of: says how far the run has come by the new state; None leaves the table as it was
-            drafted.
+        checkpoint: the draft.
+        fields: its keys, which will be written.
+        change: returns the new state; must not modify its argument.
+        progress_of: returns the progress for the new state; None keeps that of the draft.
 
     Attributes:
-        checkpoint: as it was made last.
-        state: as it was made last.
+        checkpoint: the latest version.
+        state: the latest version.
     """
 
     def __init__(self, checkpoint: Checkpoint, fields: dict[str, Any], change: Change, progress_of: ProgressOf | None) -> None:
@@ -228,10 +199,10 @@ class Changing:
         self._change = change
         self._progress_of = progress_of
         if progress_of is not None:
-            fields["progress"] = None  # its place is before the tables that a run carries on
+            fields["progress"] = None  # reserves its position before the tables that a run carries on
 
     def __call__(self, before: dict[str, Any]) -> dict[str, Any]:
-        """Makes the new state, and returns it."""
+        """Return the new state."""
         self.state = self._change(before)
         if self._progress_of is not None:
             self.checkpoint = replace(self.checkpoint, progress=self._progress_of(self.state))
@@ -241,12 +212,9 @@ class Changing:
 
 
 class Successor:
-    """A checkpoint that follows another one of its run at once, on the same commit and with the same files, in the same transaction.
+    """A checkpoint recorded right after another one of its run.
 
-    Args:
-        label: of the checkpoint.
-        state: what it carries.
-        details: its other keys.
+    Both are written in one transaction. It has the same commit and files.
 
     Attributes:
         made: the checkpoint once it is recorded.

@@ -1,4 +1,4 @@
-"""What a listing knows of checkpoints, what it is asked for, and the rows that both are in its index."""
+"""Entries and queries of listings, and their rows and conditions in SQLite."""
 
 from __future__ import annotations
 
@@ -19,28 +19,25 @@ if TYPE_CHECKING:
     from typing import Any, Self
 
 
+# A value of a row, apart from None.
 Value = str | int | bytes
-"""What a row holds, but for None."""
 
+# The largest integer of SQLite; larger limits mean the same.
 _MOST = 2**63 - 1
-"""The largest number that SQLite knows: more than that is as much."""
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """What a listing knows of a checkpoint: its document without state, errors and progress.
+    """What a listing has of a checkpoint: no state, errors or progress.
 
     Attributes:
         oid: the blob of the document.
         time: its timestamp, in microseconds since the epoch.
-        examined: whether the files were looked at when it was made; if not, the linked commit
-            stands for them.
-        tree: the snapshot, where the files differed from the linked commit.
+        examined: whether files were captured; if not, those of the linked commit count.
+        tree: the snapshot, if the files differ from the linked commit.
         label: `{phase}-{status}`.
-        changed: how many paths of the snapshot differ from the linked commit; None while nobody has
-            counted.
-        submodules: for each submodule that was captured the id of the checkpoint in its repository,
-            a space, its path, and NUL.
+        changed: number of paths that differ from the linked commit; None if not counted yet.
+        submodules: for each captured submodule: id of its checkpoint, space, path, NUL.
     """
 
     id: str
@@ -73,12 +70,12 @@ class Entry:
 
     @property
     def status(self) -> str:
-        """The status at the end of the label, or "" where it has none."""
+        """The status at the end of the label, or ""."""
         return split(self.label)[1]
 
     @classmethod
     def of(cls, checkpoint: Checkpoint, oid: str) -> Self:
-        """Returns what a listing should know of a checkpoint whose document is the blob `oid`."""
+        """Return the entry of a checkpoint whose document is the blob `oid`."""
         files = checkpoint.worktree
         return cls(
             id=checkpoint.id,
@@ -102,14 +99,14 @@ class Entry:
 
 
 def submodules(checkpoint: Checkpoint) -> str:
-    """Returns the submodules of a checkpoint as `Entry` has them."""
+    """Return the submodules of a checkpoint in the format of `Entry.submodules`."""
     files = checkpoint.worktree
     return "".join(f"{one.checkpoint} {one.path}\0" for one in files.submodules) if files else ""
 
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """A ref of ours below `refs/checkpoints/` that is no valid checkpoint."""
+    """A ref `refs/checkpoints/<UUID>` that is not a valid checkpoint."""
 
     ref: str
     sentence: str
@@ -117,23 +114,26 @@ class Problem:
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """Which checkpoints are wanted. None leaves a criterion out; a UsageError names one that cannot be meant.
+    """The criteria of a listing; None leaves a criterion out.
 
     Attributes:
-        run: id of their run.
+        run: id of the run.
         git_sha: full oid of the linked commit.
-        runs: ids of runs, one of which is theirs.
-        ids: their ids.
-        phase: the name of the phase, without a status.
+        runs: ids of runs; any of these.
+        ids: ids of checkpoints.
+        phase: name of the phase, without status.
         status: the status at the end of the label.
         label: the whole label, `{phase}-{status}`.
         in_run: whether they belong to a run.
-        since: the earliest timestamp, in microseconds since the epoch.
-        until: the latest one.
-        triggers: what recorded them, one of these.
-        by_agent: whether an agent had them made.
-        limit: at most so many, the newest.
-        skip: so many of the newest are passed over.
+        since: earliest timestamp, in microseconds since the epoch.
+        until: latest timestamp.
+        triggers: any of these.
+        by_agent: whether an agent is named.
+        limit: largest number of results, newest first.
+        skip: number of newest results to skip.
+
+    Raises:
+        UsageError: a criterion has an invalid value.
     """
 
     run: str | None = None
@@ -172,34 +172,34 @@ class Query:
 
 
 FIELDS = tuple(Entry.__slots__)
+# Columns of a row: the entry, its phase's name and status, and the sort rank.
 COLUMNS = (*FIELDS, "name", "status", "rank")
-"""Those of a row: of the entry, and of its phase the name and the status; what decides over its place in a listing."""
 
+# SQL functions that conditions use: `id_bytes` and `bytes.fromhex`.
 ID_BYTES, OID_BYTES = "id_bytes", "oid_bytes"
-"""The SQL functions that `id_bytes` and `bytes.fromhex` have to be for the conditions of queries."""
 
+# Steps from run to run by the index, however many checkpoints each has.
 _EACH_RUN = """
 WITH RECURSIVE each(run) AS (
     SELECT MIN(run) FROM entry WHERE run IS NOT NULL
     UNION ALL SELECT (SELECT MIN(run) FROM entry WHERE run > each.run) FROM each WHERE run IS NOT NULL
 )
 """
-"""From one run to the next by the index, however many checkpoints there are."""
 
 RUN_IDS = _EACH_RUN + "SELECT run FROM each WHERE run IS NOT NULL"  # noqa: S608 - fixed parts only
-"""Asks for the ids of all runs."""
 
+# Triggers within a phase. These checkpoints do not give the status of their run.
 WITHIN = (*HOOK_TRIGGERS, SAFETY, RESCUE, LOOP, REVIEW, SUBMODULE)
-"""Triggers of what happens within a phase: none of these checkpoints says what has become of its run."""
 
+# Trigger of imports from files in which agents report steps; such a run had no driver.
 OF_TRACKS = f"{IMPORT}superpowers"
-"""The trigger of what was made of files in which agents report steps: as of these, nobody drove the run."""
 
 _NO_NEWS = tuple(word for word in NOT_PHASES if word != "run")
 
 _DRIVEN = f"(trigger = '{PHASE}' OR (trigger GLOB '{IMPORT}*' AND trigger <> '{OF_TRACKS}'))"
 _TOLD = f"trigger NOT IN {WITHIN} AND name NOT IN {_NO_NEWS}"
 
+# One row for each run, the one with the newest checkpoint first.
 RUNS = f"""{_EACH_RUN}
 SELECT each.run, newest.rank, newest.id, lower(hex(newest.oid)), newest.branch, newest.label, driven.label, lower(hex(driven.oid)),
        (SELECT time FROM entry WHERE run = each.run ORDER BY sequence LIMIT 1), told.label, lower(hex(told.oid)), told.trigger
@@ -212,33 +212,32 @@ LEFT JOIN entry AS told
        (SELECT rowid FROM entry WHERE run = each.run AND {_TOLD} ORDER BY sequence DESC, id DESC LIMIT 1)
 ORDER BY newest.rank DESC, each.run DESC
 """  # noqa: S608 - fixed parts only
-"""Asks for a row of each run, the one with the newest checkpoint first."""
 
 
 def is_driven(entry: Entry) -> bool:
-    """Tells whether whoever drove a run recorded a checkpoint, or a tool that did elsewhere; as `RUNS` has it."""
+    """Return whether a driver recorded a checkpoint, here or elsewhere; see `RUNS`."""
     return entry.trigger == PHASE or (entry.trigger.startswith(IMPORT) and entry.trigger != OF_TRACKS)
 
 
 def is_told(entry: Entry) -> bool:
-    """Tells whether a checkpoint says what has become of a phase, of a step or of the run; as `RUNS` has it."""
+    """Return whether a checkpoint gives the status of a phase, step or run (`RUNS`)."""
     return entry.trigger not in WITHIN and split(entry.label)[0] not in _NO_NEWS
 
 
+# Number of all checkpoints, then that of each run with its first one (MIN() selects that row).
 SIZES = """
 SELECT COUNT(*), NULL, NULL, NULL, NULL FROM entry
 UNION ALL SELECT COUNT(*), run, id, oid, MIN(sequence) FROM entry WHERE run IS NOT NULL GROUP BY run
 """
-"""Asks for the number of all checkpoints, and then for those of each run, with the first one: MIN() chooses the row of the others."""
 
 _PLACES = {name: at for at, name in enumerate(FIELDS)}
 _ID, _TIME, _TIMESTAMP, _EXAMINED = (_PLACES[name] for name in ("id", "time", "timestamp", "examined"))
+# Stored as bytes, which takes half the space.
 _HEX = tuple(_PLACES[name] for name in ("oid", "git_sha", "tree"))
-"""What is kept as bytes, which takes half the room."""
 
 
 def row(checkpoint: Checkpoint, oid: str) -> tuple[Value | None, ...]:
-    """Returns the row of a checkpoint whose document is the blob `oid`. A timestamp that follows from the time is None in it."""
+    """Return the row of a checkpoint; a timestamp that `time` implies is None in it."""
     entry = Entry.of(checkpoint, oid)
     values = [getattr(entry, name) for name in FIELDS]
     values[_ID] = ids.to_bytes(entry.id)
@@ -250,7 +249,7 @@ def row(checkpoint: Checkpoint, oid: str) -> tuple[Value | None, ...]:
 
 
 def of_row(row: Sequence[Any]) -> Entry:
-    """Returns the entry of a row, less what only a row has."""
+    """Return the entry of a row."""
     values = list(row)
     values[_ID] = ids.from_bytes(values[_ID])
     for at in _HEX:
@@ -262,19 +261,19 @@ def of_row(row: Sequence[Any]) -> Entry:
 
 
 def id_bytes(text: str) -> bytes | None:
-    """Returns the bytes of an id, as a row has them; None for what is no id."""
+    """Return the bytes of an id as in a row; None for other text."""
     return ids.to_bytes(text) if ids.is_id(text) else None
 
 
 def condition(query: Query) -> tuple[str, list[Value]]:
-    """Returns the WHERE clause of a query, and its values."""
+    """Return the WHERE clause of a query, and its values."""
     parts = []
     values: list[Value] = []
     for words, value in (
         ("run = ?", query.run),
         ("git_sha = ?", None if query.git_sha is None else bytes.fromhex(query.git_sha)),
         ("time >= ?", query.since),
-        # Outside of runs the rank is the time, and there is an order of it.
+        # Outside of runs the rank is the time, and the rank is indexed.
         ("rank <= ?" if query.in_run is False else "time <= ?", query.until),
     ):
         if value is not None:
@@ -282,7 +281,7 @@ def condition(query: Query) -> tuple[str, list[Value]]:
             values.append(value)
     for column, text in (("status", query.status), ("trigger", query.triggers[0] if query.triggers and len(query.triggers) == 1 else None)):
         if text is not None and text.isascii() and text.isalpha():
-            parts.append(f"{column} = '{text}'")  # as it stands: SQLite chooses an index of some rows alone by nothing else
+            parts.append(f"{column} = '{text}'")  # a literal: SQLite uses partial indexes for nothing else
         elif text is not None:
             parts.append(f"{column} = ?")
             values.append(text)

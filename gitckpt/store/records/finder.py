@@ -1,4 +1,4 @@
-"""What a person means by `<id>`: a checkpoint, a prefix, a run, "latest", or a rev."""
+"""Resolve an id, a prefix, a run, "latest" or a rev to a checkpoint."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ if TYPE_CHECKING:
     from gitckpt.git.objects.port import Objects
 
 
-# How many paths a snapshot changed against its commit; counted when somebody looks, and kept in the index.
+# Changed paths of a snapshot against its commit; counted on demand and cached in the index.
 
 
 def count(repository: Repository, index: Index, entries: Sequence[Entry]) -> dict[str, int]:
-    """Returns the number of changed paths by id, for those checkpoints whose files were captured, are still there, and can be counted."""
+    """Return, by id, the number of changed paths of each checkpoint with files."""
     known = {entry.id: entry.changed for entry in entries if entry.changed is not None}
     unknown = [entry for entry in entries if entry.changed is None and entry.tree]
     found = _trees(repository, [f"{entry.tree}:files" for entry in unknown])
@@ -38,7 +38,7 @@ def count(repository: Repository, index: Index, entries: Sequence[Entry]) -> dic
     for entry in unknown:
         files = found.get(f"{entry.tree}:files")
         base = bases.get(f"{entry.git_sha}^{{tree}}") if entry.git_sha else ""
-        # One tree that cannot be read would end git, with all that is asked of it besides.
+        # One unreadable tree would end git before it has counted the others.
         if files is not None and base is not None and not expansion.is_beyond(base, files) and not expansion.is_lacking(base, files):
             pairs.setdefault((base, files), []).append(entry.id)
     counted = diff.counts(repository, pairs)
@@ -49,23 +49,23 @@ def count(repository: Repository, index: Index, entries: Sequence[Entry]) -> dic
 
 
 def _trees(repository: Repository, names: Sequence[str]) -> dict[str, str]:
-    """Returns the oid of each tree that is named, but for those that are missing, or damaged, or behind something that is."""
+    """Return the oids of the trees that exist and are readable."""
     once = list(dict.fromkeys(names))
     return {name: read[0] for name, read in zip(once, repository.cat_file.contents(once), strict=True) if read is not None}
 
 
-# What a person means by `<id>`: a checkpoint, a prefix, a run, "latest", or a rev.
+# Resolve names.
 
 
+# The newest checkpoint of this worktree (or of its run), and the newest of all.
 LATEST, LATEST_ANY = "latest", "latest:any"
-"""The newest checkpoint of this worktree, or of the run that has it; the newest of all."""
 
 _FIRST = 20
 _LIST = "see which there are: git ckpt list"
 
 
 def find(text: str, repository: Repository, index: Index, linked: Callable[[str], Sequence[Entry]]) -> str:
-    """Returns the id of the checkpoint that `text` means; see `Checkpoints.find`."""
+    """Return the id of the checkpoint that `text` names; see `Store.find`."""
     require_text("id", text)
     if not text.strip():
         raise UsageError("the id is empty", hint=_LIST)
@@ -77,28 +77,25 @@ def find(text: str, repository: Repository, index: Index, linked: Callable[[str]
 
 
 def linked(commit: str, repository: Repository, objects: Objects, index: Index) -> Sequence[Entry]:
-    """Returns the checkpoints of a commit, those of the commits that it was rewritten from, too; see `Store.links`.
+    """List the checkpoints of a commit and of the commits it was rewritten from.
 
     Args:
-        commit: its full oid; "" for those made before there was any.
+        commit: full oid; "" for the checkpoints before the first commit.
     """
     ids.require_oid_or_unborn(commit)
-    waiting = notes.waiting(repository).get(commit, [])  # first: what is written meanwhile is in the notes
+    waiting = notes.waiting(repository).get(commit, [])  # read first: lines written meanwhile are in the notes
     lines = Notes(repository, objects, layout.NOTES).lines([commit]).get(commit, [])
     listed = index.select(Query(ids=list(map(note.link_id, (*lines, *waiting)))))
-    # A commit has taken the place of those whose checkpoints its note lists; where these are too many, it lacks some of them.
+    # The note also lists checkpoints of the commits it replaced; a full note lacks some of them.
     commits = {commit, *(entry.git_sha for entry in listed if note.is_full(lines))} - {""} or {""}
     own = [entry.id for each in commits for entry in index.select(Query(git_sha=each))]
     return index.select(Query(ids=[*(entry.id for entry in listed), *own]))
 
 
 def latest(repository: Repository, index: Index) -> Entry:
-    """Return the newest checkpoint of this worktree, or of the run that has it.
+    """Return the newest checkpoint of this worktree, or of its run.
 
-    Safety checkpoints are passed over, and so are those that were not written here.
-
-    Raises:
-        NotFoundError: there is none.
+    Safety checkpoints and those that were not written here are skipped.
     """
     for limit in (_FIRST, None):
         found = next(_of_this_worktree(index.select(Query(limit=limit)), repository), None)
@@ -116,13 +113,13 @@ def latest(repository: Repository, index: Index) -> Entry:
 
 
 def _latest_any(repository: Repository, index: Index) -> str:
-    """Return the newest checkpoint that was written here; a fetched one has any date."""
+    """Return the newest local checkpoint; fetched ones can have any date."""
     for limit in (_FIRST, None):
         found = next(_ours(index.select(Query(limit=limit)), repository), None)
         if found is not None:
             return found.id
     outside = index.select(Query(in_run=False))
-    if outside and not Roster.read(repository):  # a fresh clone: nobody can tell
+    if outside and not Roster.read(repository):  # a fresh clone: nothing is listed as written here
         found = next((entry for entry in outside if entry.trigger != SAFETY), None)
         if found is not None:
             return found.id
@@ -137,13 +134,11 @@ def _none_yet() -> NotFoundError:
 
 
 def _ours(entries: Sequence[Entry], repository: Repository) -> Iterator[Entry]:
-    """Yield the checkpoints that were written here, without safety checkpoints."""
     known = Roster.read(repository, [entry.id for entry in entries])
     return (entry for entry in entries if entry.trigger != SAFETY and known.is_ours(entry))
 
 
 def _of_this_worktree(entries: Sequence[Entry], repository: Repository) -> Iterator[Entry]:
-    """Yield those of `_ours` that are of this worktree, or of the run that has it."""
     known = Roster.read(repository, [entry.id for entry in entries])
     place, made_for = roster.place_of(repository), layout.owner_in(repository.git_dir)
     run = made_for.run if made_for is not None else None
@@ -153,41 +148,31 @@ def _of_this_worktree(entries: Sequence[Entry], repository: Repository) -> Itera
 
 
 def named_run(text: str, repository: Repository, index: Index) -> str | None:
-    """Returns the run that a person means who may mean a checkpoint as well; None where `text` is not a run's id, nor a prefix of one.
-
-    Args:
-        text: as for `find`.
-        index: knows the runs.
-
-    Raises:
-        AmbiguousError: several checkpoints or runs go by it; they are listed.
-    """
+    """Return the run that `text` names by id or prefix, or None."""
     require_text("id", text)
     return _named(text, repository, index)[1]
 
 
 def _by_name(text: str, repository: Repository, index: Index) -> str | None:
-    """Returns the checkpoint whose id, or whose run's id, is or begins with `text`."""
     checkpoint, run = _named(text, repository, index)
     return _newest_of(run, repository, index) if run is not None else checkpoint
 
 
 def _named(text: str, repository: Repository, index: Index) -> tuple[str | None, str | None]:
-    """Returns the checkpoint or the run whose id is or begins with `text`; two times None where there is neither."""
     folded = text.lower()
     if ids.is_id(folded):
         ref = layout.CHECKPOINTS + folded
-        if plain(repository, ref) is not None or repository.cat_file.info(ref) is not None:  # without a process of its own
+        if plain(repository, ref) is not None or repository.cat_file.info(ref) is not None:  # needs no new process
             return folded, None
     checkpoints = _checkpoints(folded, repository)
     if folded in checkpoints:
-        return folded, None  # whatever else there is, and whether or not the others can be listed
+        return folded, None  # an exact id wins, even if runs cannot be listed
     try:
         runs = _runs(text, index)
     except CkptError:
         if not checkpoints:
-            raise  # not "no such run": somebody would go on with less than was meant
-        runs = []  # a checkpoint is found without: it may be the one that is to be removed for that
+            raise  # not "no such run", which would be wrong
+        runs = []  # it may be the broken checkpoint that is to be removed
     if text in runs:
         return None, text
     found = [*checkpoints, *runs]
@@ -226,14 +211,14 @@ def _by_rev(text: str, repository: Repository, linked: Callable[[str], Sequence[
         raise NotFoundError(f"no checkpoint is linked to commit {commit[:10]} ({text})", hint=_LIST)
     meant = next(_of_this_worktree(there, repository), None) or next(_ours(there, repository), None)
     meant = meant or _of_others(there, repository)
-    if meant is None:  # or a restore of it, given twice, would take itself back
+    if meant is None:  # a restore of a safety checkpoint, run twice, would undo itself
         only = "only what was there before files were replaced is linked to"
         raise NotFoundError(f"{only} commit {commit[:10]} ({text})", hint=f"to take that back: git ckpt undo; or {_LIST}")
     return meant.id
 
 
 def _of_others(entries: Sequence[Entry], repository: Repository) -> Entry | None:
-    """Return the first fetched checkpoint that replaces none of ours."""
+    """Return the first fetched checkpoint that replaces no local one."""
     known = Roster.read(repository, [entry.id for entry in entries])
     for entry in entries:
         if entry.trigger != SAFETY and not known.is_replaced(entry.id, entry.oid):
@@ -255,15 +240,7 @@ def _nothing(text: str, index: Index) -> str:
 
 
 def find_run(text: str, index: Index) -> str:
-    """Returns the id of the run that a person means.
-
-    Args:
-        text: the id, or a prefix of it.
-        index: knows the runs.
-
-    Raises:
-        NotFoundError, AmbiguousError: none goes by it, or several do.
-    """
+    """Resolve a run id or a prefix of it; see `Store.find_run`."""
     runs = index.runs()
     if text in runs:
         return text

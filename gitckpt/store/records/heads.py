@@ -1,4 +1,4 @@
-"""The heads of runs: which checkpoint of a run is its newest, and how a run gets an id that nobody else has."""
+"""Read and move the heads of runs, start runs, and clear stale locks of refs."""
 
 from __future__ import annotations
 
@@ -25,20 +25,16 @@ if TYPE_CHECKING:
     from gitckpt.store.records.index import Index
 
 
-# The heads of runs: which checkpoint of a run is its newest, and how a run gets an id that nobody else has.
+# Heads of runs.
 
 
 _STARTS = 1000
 
 
 def chain(index: Index, repository: Repository, run: str) -> list[Entry]:
-    """Returns the checkpoints of a run, newest first; of a run of ours, those alone that were written here.
+    """List the checkpoints of a run, newest first; only local ones if it has any.
 
-    What else says that it is of the run may have been fetched: nothing is shown, decided or deleted
-    by that.
-
-    Args:
-        index: of the repository.
+    Others that claim to belong to the run may have been fetched and must not decide anything.
     """
     from gitckpt.store.records.entry import Query
 
@@ -48,7 +44,7 @@ def chain(index: Index, repository: Repository, run: str) -> list[Entry]:
 
 
 def newest(index: Index, repository: Repository, run: str) -> Entry | None:
-    """Returns the first of what `chain` does, which takes less; None where there is none."""
+    """Return the newest checkpoint of a run as `chain` has it, but faster; or None."""
     from gitckpt.store.records.entry import Query
 
     found = index.select(Query(run=run, limit=1))
@@ -58,7 +54,7 @@ def newest(index: Index, repository: Repository, run: str) -> Entry | None:
 
 
 def newest_of(index: Index, repository: Repository, runs: Collection[str]) -> dict[str, Entry]:
-    """Returns, by run, what `newest` does for each of some runs, in one go; those without checkpoints are left out."""
+    """Return, by run, the newest checkpoint of each of some runs that have any."""
     from gitckpt.store.records.entry import Query
 
     found: dict[str, list[Entry]] = {}
@@ -69,18 +65,13 @@ def newest_of(index: Index, repository: Repository, runs: Collection[str]) -> di
 
 
 def recorded_among(noted: Iterable[bytes], run: str, objects: Objects, refs: Refs) -> Checkpoint | None:
-    """Returns the first of some documents that has become a checkpoint of a run; None where none has.
+    """Return the first document that is a recorded checkpoint of a run, or None.
 
-    A hook in the run's worktree that is killed, or has no room left, between its checkpoint and the
-    head of the run leaves the head behind, while a driver goes on: there would be two checkpoints
-    of one number.
+    A hook that is killed between its checkpoint and the run's head leaves the head behind while a
+    driver goes on. Without this check, two checkpoints would have one number.
 
     Args:
-        noted: oids, as `chains.noted_after` has them; a line may be none, and a document may never
-            have been written.
-
-    Raises:
-        InvalidCheckpoint: one of them is no document of a run.
+        noted: oids from `roster.noted_after`; some may be malformed or unwritten.
     """
     for line in noted:
         oid = line.decode("ascii", "replace")
@@ -96,8 +87,8 @@ class Heads:
     """The heads of the runs of a repository.
 
     Args:
-        index: returns the derived listing of its checkpoints.
-        knows: tells of a run and the oid of a document whether that was written here.
+        index: returns the derived index.
+        knows: returns whether a document (oid) of a run was written here.
     """
 
     def __init__(self, refs: Refs, objects: Objects, index: Callable[[], Index], knows: Callable[[str, str], bool]) -> None:
@@ -108,16 +99,11 @@ class Heads:
         self._moved: set[str] = set()
 
     def read(self, run: str) -> Checkpoint:
-        """Returns the checkpoint that the head of a run points to.
-
-        Raises:
-            NotFoundError: there is no such run.
-            InvalidCheckpoint: its head does not hold a valid document.
-        """
+        """Return the checkpoint that the head of a run points to."""
         return self.head(run)[1]
 
     def head(self, run: str) -> tuple[str, Checkpoint]:
-        """Returns the oid of the document that the head of a run points to, and its checkpoint. Errors: as `read`."""
+        """Return the document's oid and the checkpoint that the head of a run points to."""
         ref = layout.RUNS + ids.require_run_id(run)
         oid = self._refs.read(ref)
         if oid is None:
@@ -125,20 +111,19 @@ class Heads:
         return oid, layout.run_head(next(self._objects.read([oid])), ref)
 
     def is_ours(self, run: str) -> bool:
-        """Tells whether the document that the head of a run points to was written or adopted here."""
+        """Return whether the document of a run's head was written or adopted here."""
         oid = self._refs.read(layout.RUNS + run) if ids.is_run_id(run) else None
         return oid is not None and self._knows(run, oid)
 
     def catch_up(self, run: str) -> Checkpoint:
-        """Returns the newest checkpoint of a run, after its head was moved up where it lags. Errors: as `read`."""
+        """Return the newest checkpoint of a run, after moving up a head that lags."""
         self.move_up(run)
         return self.read(run)
 
     def move_up(self, run: str) -> None:
-        """Moves the head of a run up where it lags behind the run's newest checkpoint, as a power cut between the two can leave it.
+        """Move a run's head up to its newest checkpoint; a power cut can leave it behind.
 
-        One that was written here moves to no other: a checkpoint that says it is of the run may
-        have been fetched.
+        A head that was written here only moves to checkpoints written here: others may be fetched.
         """
         from gitckpt.store.records.entry import Query
 
@@ -151,34 +136,29 @@ class Heads:
         if newest and newest[0].oid != old:
             head = layout.run_head(next(self._objects.read([old])), ref) if old else None
             if head is None or (head.sequence or 0) < (newest[0].sequence or 0):
-                with contextlib.suppress(RefMoved):  # by another process, which has seen the same
+                with contextlib.suppress(RefMoved):  # another process moved it up
                     self._refs.update([Update(ref, newest[0].oid, old or "")])
         self._moved.add(run)
 
     def move_up_once(self, run: str) -> None:
-        """As `move_up`, but only the first time: from then on this process notices by itself."""
+        """Move a run's head up, but only once in this process."""
         if run not in self._moved:
             self.move_up(run)
 
     def is_there(self, run: str) -> bool:
-        """Tells whether a run exists; a head that a kill left out is made."""
+        """Return whether a run exists; create a head that a kill has left out."""
         if self._refs.read(layout.RUNS + run) is None:
             self.move_up(run)
         return self._refs.read(layout.RUNS + run) is not None
 
     def start(self, record: Callable[[], object], fields: dict[str, Any], instant: int, name: str) -> None:
-        """Records the first checkpoint of a run, under an id that no other run has.
+        """Record the first checkpoint of a run, under a unique id.
 
         Args:
-            record: writes the checkpoint that has these keys; raises `RefMoved` where the run
-                exists by then.
+            record: writes the checkpoint; raises `RefMoved` if the run exists by then.
             fields: its keys; `run` is filled in.
             instant: now, in microseconds since the epoch.
             name: what the run is about.
-
-        Raises:
-            RunExists: another run has the key.
-            BusyError: a thousand runs of that name started in this second.
         """
         for attempt in range(1, _STARTS):
             fields["run"] = ids.run_id(times.to_stamp(instant), name, attempt)
@@ -192,25 +172,22 @@ class Heads:
         raise BusyError(f"a thousand runs named {name!r} started in this second", hint="choose another name")
 
 
-# Locks below refs of ours that a git has left which was killed: whoever writes removes them. Those of others are not ours to remove.
+# Stale locks of gitckpt's refs, left by a killed git. Other locks are never removed.
 
 
 _SUFFIX = ".lock"
+# Seconds to wait for other writers.
 _PATIENCE = 2.0
-"""How long those who write are waited for, in seconds."""
 
 
 def clear(repository: Repository, tell: Callable[[str], None], in_the_way: str) -> bool:
-    """Removes the locks below refs of ours that nobody who is alive can have made, if that is what one of them is.
+    """Remove stale locks of gitckpt's refs; return whether `in_the_way` is gone.
 
-    Nobody of ours writes meanwhile: who does holds the lock of writers, and so do we.
+    This holds the lock of writers, so no gitckpt process writes meanwhile.
 
     Args:
-        tell: is told what was removed.
-        in_the_way: the lock that somebody met.
-
-    Returns:
-        Whether that one is gone.
+        tell: takes a sentence about the removed locks.
+        in_the_way: path of the lock that was met.
     """
     gone: list[str] = []
     if is_ours(repository, in_the_way):
@@ -224,12 +201,12 @@ def clear(repository: Repository, tell: Callable[[str], None], in_the_way: str) 
 
 
 def discard_left(repository: Repository, tell: Callable[[str], object]) -> None:
-    """Removes the locks below refs of ours that nobody who is alive can have made, and tells of it; the caller has the lock of writers."""
+    """Remove and report stale locks of refs; the caller holds the lock of writers."""
     _say(_clear(repository), tell)
 
 
 def is_ours(repository: Repository, path: str) -> bool:
-    """Tells whether a file is the lock of a ref of ours."""
+    """Return whether a file is the lock of one of gitckpt's refs."""
     common = os.path.realpath(repository.common_dir)
     ref = os.path.relpath(os.path.join(os.path.realpath(os.path.dirname(path)), os.path.basename(path)), common).removesuffix(_SUFFIX)
     is_below = any(ref.startswith(f"{space}/") for space in layout.OWN) and not layout.is_foreign(ref)
@@ -237,7 +214,7 @@ def is_ours(repository: Repository, path: str) -> bool:
 
 
 def there(repository: Repository) -> list[str]:
-    """Returns the paths of all locks of refs of ours, whether they were left or not."""
+    """List the locks of gitckpt's refs, stale or not."""
     found = [os.path.join(repository.common_dir, layout.NOTES + _SUFFIX)]
     for space in layout.OWN:
         for parent, _, names in os.walk(os.path.join(repository.common_dir, space)):
