@@ -1,4 +1,4 @@
-"""How far a loop has come, read from what it keeps in the state of its run. A state may have been fetched: nothing in it is trusted."""
+"""Read the progress of loops from the state of a run. A fetched state is not trusted."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ if TYPE_CHECKING:
     from typing import Any
 
 
-_LONGEST = 120
-_MOST = 10
+_LONGEST = 120  # characters of one value
+_MOST = 10  # blockers shown
 
 
 @dataclass(frozen=True, slots=True)
 class Gauge:
-    """One thing that a person may want to know.
+    """One progress value to show to people.
 
     Attributes:
-        name: what it is.
-        text: what it says.
-        done: how much of it there is, where it is an amount.
-        total: how much there may be; None where it is no amount.
+        name: such as "issues" or "budget".
+        text: the value for display.
+        done: the current amount; None if the value is not an amount.
+        total: the upper bound of `done`; None if there is none.
     """
 
     name: str
@@ -37,19 +37,19 @@ class Gauge:
 
     @property
     def share(self) -> float | None:
-        """How full it is, from 0 to 1; None where it is no amount."""
+        """Return done / total, from 0 to 1; None without amounts."""
         return min(max(self.done / self.total, 0.0), 1.0) if self.done is not None and self.total else None
 
 
 def gauges(state: Mapping[str, Any], progress: Progress | None = None) -> list[Gauge]:
-    """Returns what the loops of a run say.
+    """Return the progress values in the state of a run.
 
     Args:
-        state: of its newest checkpoint.
-        progress: of the same.
+        state: of the newest checkpoint.
+        progress: of the same checkpoint.
 
     Raises:
-        UsageError: they are none.
+        UsageError: an argument has the wrong type.
     """
     require("state", state, Mapping, "a map of names to values")
     require("progress", progress, (Progress, NoneType), "a Progress")
@@ -60,6 +60,9 @@ def gauges(state: Mapping[str, Any], progress: Progress | None = None) -> list[G
         task = f", at {_word(progress.current_task)}" if progress.current_task else ""
         found.append(Gauge("tasks", f"{done} of {total}{task}", done, total))
     return found
+
+
+# A state may have been fetched: the readers below check every type and bound every number and text.
 
 
 def _loop(loop: Mapping[str, Any]) -> list[Gauge]:
@@ -109,7 +112,6 @@ def _steps(loop: Mapping[str, Any]) -> list[Gauge]:
 
 
 def _blockers(state: Mapping[str, Any]) -> list[Gauge]:
-    """Returns what a run of steps waits for."""
     known = (each for each in _listed(state, "blockers") if isinstance(each, Mapping))
     active = [each for each in known if str(each.get("status", "")).upper() == "ACTIVE"]
     return [Gauge("blocker", f"{_word(each.get('id', '?'))}: {_word(each.get('description', ''))}") for each in active[:_MOST]]

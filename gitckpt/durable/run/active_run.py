@@ -1,4 +1,4 @@
-"""A run while this process drives it, as pipelines, phases and the command line work with it; programs take `Run`."""
+"""A run that this process drives, as pipelines, phases and the command line use it."""
 
 from __future__ import annotations
 
@@ -31,16 +31,15 @@ if TYPE_CHECKING:
 
 
 class ActiveRun:
-    """A run that this process drives, as `Run` tells.
+    """A run that this process drives; `Run` is its public form.
 
     Args:
-        opening: the run, its worktree and its lease.
-        sleep: waits for a time in seconds.
+        sleep: waits for a number of seconds.
 
     Attributes:
-        files: its files that lie beside the worktree.
-        remarks: what is to be told about how its worktree was opened.
-        hold: its lease.
+        files: files of the run beside the worktree.
+        remarks: notes about the opened worktree, one sentence each.
+        hold: the lease.
     """
 
     def __init__(self, opening: Opening, *, sleep: Callable[[float], None] = time.sleep) -> None:
@@ -57,7 +56,7 @@ class ActiveRun:
         self._heartbeat: Attendant = heartbeat(opening.hold, opening.store.repository, RENEWAL)
         self._heartbeat.__enter__()
         self._pauses = False
-        if rewinding_to(opening.newest) is not None:  # it was killed while files were brought back
+        if rewinding_to(opening.newest) is not None:  # the last driver was killed during a rewind
             self._writer.go_back(opening.newest)
 
     @classmethod
@@ -71,13 +70,13 @@ class ActiveRun:
         state: Mapping[str, Any] | None = None,
         adapter: str = "auto",
     ) -> Self:
-        """As `Run.start`."""
+        """See `Run.start`."""
         newest, _ = find_or_begin(store, name, key=key, base=base, state=state or {})
         return cls.resume(store, str(newest.run), adapter=adapter)
 
     @classmethod
     def resume(cls, store: Checkpoints, run: str, **how: Unpack[How]) -> Self:
-        """As `Run.resume`."""
+        """See `Run.resume`."""
         return cls(reopen(store, run, **how))
 
     def __enter__(self) -> Self:
@@ -96,30 +95,31 @@ class ActiveRun:
             )
 
     def close(self) -> None:
-        """As `Run.close`."""
+        """See `Run.close`."""
         self._heartbeat.close()
         try:
             self._writer.flush()
-            self.store.close()  # writes the links that were put off, while the lease still says that somebody is at it
+            self.store.close()  # writes pending notes, so the lease must still be held
             self.hold.release()
         except LeaseLost:
-            return  # it is somebody else's by now
+            return  # another driver has taken over
         except CkptError as error:
-            self._writer.notice([f"its lease was not given back: {error.message}"])  # it ends with this process
+            # The lease ends with this process anyway.
+            self._writer.notice([f"its lease was not given back: {error.message}"])
         finally:
             self._opening.close()
 
     def pause(self) -> None:
-        """As `Run.pause`."""
+        """See `Run.pause`."""
         self._pauses = True
 
     def finish(self) -> None:
-        """As `Run.finish`."""
+        """See `Run.finish`."""
         self._writer.write(layout.RUN_COMPLETE, self.state, trigger=PHASE)
 
     @property
     def state(self) -> dict[str, Any]:
-        """As `Run.state`."""
+        """See `Run.state`."""
         return self._session.state
 
     @state.setter
@@ -128,27 +128,27 @@ class ActiveRun:
 
     @property
     def last_attempt(self) -> Attempt | None:
-        """As `Run.last_attempt`."""
+        """See `Run.last_attempt`."""
         return self._session.last_attempt
 
     @property
     def completed(self) -> Mapping[str, str]:
-        """As `Run.completed`."""
+        """See `Run.completed`."""
         return self._writer.completed
 
     @property
     def pipeline(self) -> Pipeline:
-        """What drives the run."""
+        """Return the pipeline of the run."""
         return self._writer.pipeline
 
     @property
     def newest(self) -> Checkpoint:
-        """As `Run.newest`."""
+        """See `Run.newest`."""
         return self._writer.newest
 
     @property
     def unwritten(self) -> list[str]:
-        """As `Run.unwritten`."""
+        """See `Run.unwritten`."""
         return self._writer.unwritten
 
     def phase(
@@ -159,14 +159,14 @@ class ActiveRun:
         inputs: Mapping[str, Any] | None = None,
         conduct: Conduct = USUAL,
     ) -> Any:
-        """As `Run.phase`."""
+        """See `Run.phase`."""
         given = require_call(work, inputs, conduct)
 
         def perform(_: Attempt) -> Ended:
             result = work(**given)
-            if hasattr(type(result), "__await__"):  # nobody could tell before
+            if hasattr(type(result), "__await__"):  # not visible before the call
                 if hasattr(result, "close"):
-                    result.close()  # a coroutine that is never awaited warns of that
+                    result.close()  # avoids the warning about a coroutine that was never awaited
                 raise must_not_be_async("work", work)
             return Ended(result)
 
@@ -181,48 +181,47 @@ class ActiveRun:
         conduct: Conduct,
         followed: bool = False,
     ) -> Any:
-        """As `phase`, for an action that knows of its attempt, and digests of its inputs.
+        """Carry out a phase as `phase`, with an action that receives its attempt.
 
-        `followed` says that another phase begins at once: where this one succeeds, its end is recorded together with the start of that,
-        or by `flush`.
+        Args:
+            inputs: digests of the inputs.
+            followed: another phase begins at once: a success is recorded together with its start,
+                or
+                by `flush`.
         """
         return self._performer.perform(name, action, inputs=inputs, conduct=conduct, followed=followed)
 
     def flush(self) -> None:
-        """Records what waits for something that follows, or could not be written before. Errors: as `Writer.write`."""
+        """Write pending checkpoints; errors as `Writer.write`."""
         self._writer.flush()
 
     def milestone(
         self, *, trigger: str = PHASE, message: str | None = None, progress: Progress | None = None, errors: Sequence[str] | None = None
     ) -> None:
-        """As `Run.milestone`."""
+        """See `Run.milestone`."""
         self._performer.milestone(trigger=trigger, message=message, progress=progress, errors=errors)
 
     def skip(self, name: str, result: Any = None, *, message: str | None = None) -> None:
-        """As `Run.skip`."""
+        """See `Run.skip`."""
         attempts.require_name(name)
         attempt = Attempt(name, self._session.attempts.attempts_at(name) + 1, ended="skipped", result=attempts.to_json(result))
         self._session.last_attempt = attempt
         self._writer.write(f"{name}-skipped", self.state, trigger=PHASE, attempt=attempt, message=message)
 
     def redo(self, name: str, forget: Iterable[str] = ()) -> None:
-        """As `Run.redo`."""
+        """See `Run.redo`; `forget` names keys of the state to remove."""
         require_text("name", name)
         for key in forget:
             self.state.pop(key, None)
         self._writer.reopen(name)
         last = self.last_attempt
         if last is not None and last.phase == name:
-            # Whoever asks for it has settled what blocked it.
+            # The caller has resolved what blocked the phase.
             ended = attempts.FAILED if last.ended in (None, attempts.BLOCKED) else last.ended
             self._session.last_attempt = replace(last, ended=ended, retry_at=None)
 
     def reopen(self, name: str) -> None:
-        """Records that a phase is to be done again, as `Run.redo` does with `record`.
-
-        Raises:
-            UsageError: the run has no such phase; nothing was changed.
-        """
+        """Record that a phase must be done again, as `Run.redo` with `record`."""
         require_text("name", name)
         meant = attempts.meant(name, self._session.attempts.phases(self.completed), self.id)
         self.redo(meant)
@@ -232,14 +231,14 @@ class ActiveRun:
         self._writer.write(REWOUND, self.state, capture=True, trigger=PHASE, pipeline=pipeline, attempt=attempt, message=message)
 
     def revise(self, name: str, revision: str, forget: Iterable[str] = ()) -> None:
-        """Lets a phase be done again, with what shall be revised as `revisions` in the state; `forget` as for `redo`."""
+        """Redo a phase with a text added to `revisions` in the state."""
         revisions = dict(self.state.get("revisions", {}))
         revisions[name] = "\n\n".join(filter(None, [revisions.get(name, ""), revision]))
         self.state["revisions"] = revisions
         self.redo(name, forget)
 
     def restart(self, name: str) -> None:
-        """As `Run.restart`."""
+        """See `Run.restart`."""
         require_text("name", name)
         began = self._session.attempts.began_first(name)
         if began is not None:
@@ -248,7 +247,7 @@ class ActiveRun:
         self.redo(name)
 
     def rewind(self, checkpoint: Checkpoint | str) -> None:
-        """As `Run.rewind`."""
+        """See `Run.rewind`."""
         if not isinstance(checkpoint, Checkpoint):
             checkpoint = self.store.read(checkpoint)
         if checkpoint.run == self.id:
@@ -260,7 +259,7 @@ class ActiveRun:
         self._writer.remove_locks()
         require_way(self.store, checkpoint)
         self._writer.write(REWINDING, self.state, capture=True, trigger=PHASE, message=before_rewind(checkpoint.id))
-        if self.unwritten:  # nothing is touched before what is newer is safe
+        if self.unwritten:  # the newer files are not safe yet, so do not touch them
             why = self.unwritten[-1]
             self._writer.withdraw()
             raise CkptError(
@@ -275,21 +274,21 @@ class ActiveRun:
         self._writer.write(REWOUND, self.state, capture=True, trigger=PHASE, pipeline=pipeline, attempt=attempt, rewound_to=checkpoint.id)
 
     def change(self, pipeline: Pipeline) -> None:
-        """Lets the next checkpoints say that something else drives the run from now on."""
+        """Set the pipeline for the next checkpoints."""
         self._writer.pipeline = pipeline
 
     def check(self) -> None:
-        """As `Run.check`."""
+        """See `Run.check`."""
         self._session.check()
 
     def wait(self, seconds: float) -> None:
-        """As `Run.wait`."""
+        """See `Run.wait`."""
         self._session.wait(seconds)
 
     def seconds_left(self) -> float | None:
-        """Returns how long the run may still take; None for as long as it likes."""
+        """Return the seconds until the deadline; None without one."""
         return self._session.seconds_left()
 
     def has_changed_files(self, attempt: Attempt) -> bool:
-        """Tells whether files of the worktree differ from what they were when the phase of an attempt began."""
+        """Return whether files changed since the phase of an attempt began."""
         return self._session.attempts.differs_from(attempt.began or self._writer.newest.id)

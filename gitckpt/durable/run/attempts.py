@@ -1,4 +1,4 @@
-"""Attempts at a phase: how each one ends, what follows, and when it is tried again."""
+"""Attempts at a phase: how they end, and when they are retried."""
 
 from __future__ import annotations
 
@@ -38,18 +38,17 @@ if TYPE_CHECKING:
     from gitckpt.store.records.recorder import Guard
 
 
-# How a phase can end other than well, each with the status that its checkpoint gets. Whatever else it raises is a failure.
+# Failures with the status of their checkpoint. Any other exception of a phase is a failure, too.
 
 
 class PhaseFailed(CkptError):
     """A phase failed; its run can be resumed.
 
     Args:
-        message: what failed, and why.
-        errors: all that went wrong, in order, for the checkpoint; by default the message.
-        code: the exit code of its command; None where there was none.
-        output: the end of what it printed.
-        hint: the command to run next.
+        errors: all errors in order, for the checkpoint; default: the message.
+        code: the exit code of the command; None without one.
+        output: the end of its output.
+        hint: the next command to run.
     """
 
     exit_code = 20
@@ -65,40 +64,40 @@ class PhaseFailed(CkptError):
 
 
 class PhaseBlocked(PhaseFailed):
-    """A phase cannot go on without somebody's help."""
+    """A phase needs the help of a person to continue."""
 
     exit_code = 4
     status = "blocked"
 
 
 class AgentUnusable(PhaseFailed):
-    """An agent cannot be asked until somebody does something: it is not there, not logged in, or does not know its options."""
+    """An agent is missing, not logged in, or rejects its options."""
 
     exit_code = 4
 
 
 class PhaseDeferred(PhaseFailed):
-    """A phase asks to be tried again later."""
+    """A phase asks to be retried later."""
 
     status = "partial"
 
 
 class Cancelled(PhaseFailed):
-    """Somebody asked the driver to stop."""
+    """A person asked the driver to stop."""
 
     exit_code = 130
 
 
 class DeadlineReached(PhaseFailed):
-    """The run took as long as it may."""
+    """The run reached its deadline."""
 
 
 class Changed(UsageError):
-    """A run was to go on under other inputs or another definition than it was started with.
+    """The inputs or the definition of a run differ from those at its start.
 
     Args:
-        what: what changed, each thing in words.
-        hint: what can be done about it.
+        what: the changes, in words.
+        hint: the remedy.
     """
 
     def __init__(self, run: str, what: list[str], *, hint: str = "put it back, or go on with what is there now: --accept-changes") -> None:
@@ -106,29 +105,24 @@ class Changed(UsageError):
         self.what = what
 
 
-# What a run, the phases it performs and the attempt under way hold in common, so that none of them has to know another.
+# State that a run, its phases and the current attempt share.
 
 
+# Seconds between two checks whether the run must stop.
 _SLICE = 0.5
-"""How long a wait lasts until somebody looks whether the run shall stop, in seconds."""
 
 
 class Session:
-    """A run while this process drives it.
+    """State of a driven run, shared by its phases and attempts.
 
     Args:
-        opening: the run, its worktree and its lease.
-        sleep: waits for a time in seconds.
+        sleep: waits for a number of seconds.
 
     Attributes:
-        run: its id.
-        store: as seen from its worktree.
-        hold: its lease.
-        files: its files that lie beside the worktree.
-        attempts: what its checkpoints say of its phases.
-        writer: writes its checkpoints.
-        state: what they carry; a phase may change it.
-        last_attempt: the last attempt at a phase.
+        store: opened in the run's worktree.
+        files: files of the run beside the worktree.
+        attempts: the attempts in the run's checkpoints.
+        state: recorded in checkpoints; a phase may change it.
     """
 
     def __init__(self, opening: Opening, sleep: Callable[[float], None]) -> None:
@@ -144,13 +138,7 @@ class Session:
         self.last_attempt: Attempt | None = opening.newest.attempt
 
     def check(self) -> None:
-        """Looks whether the run shall stop.
-
-        Raises:
-            Cancelled: somebody asked for it.
-            DeadlineReached: the run took as long as it may.
-            LeaseLost: somebody else drives it by now.
-        """
+        """Raise Cancelled, DeadlineReached or LeaseLost if the run must stop."""
         self.hold.check()
         if self.hold.lease.cancelled:
             raise Cancelled(f"run {self.run} was cancelled", hint=f"to go on with it: git ckpt resume {self.run}")
@@ -159,10 +147,11 @@ class Session:
             raise DeadlineReached(f"run {self.run} took longer than it may, until {self.writer.pipeline.deadline}")
 
     def wait(self, seconds: float) -> None:
-        """As `Run.wait`."""
+        """See `Run.wait`."""
         require("seconds", seconds, (int, float), "a number of seconds")
         until = self.store.clock() + seconds * times.MICRO
-        # By the clock, as a machine that sleeps does not count; never longer than was said, where the clock is set back meanwhile.
+        # Use the store's clock, as a sleeping machine stops others; bound the wait by `seconds`, as
+        # the clock may be set back.
         while (left := min((until - self.store.clock()) / times.MICRO, seconds)) > 0:
             self.check()
             pause = min(left, _SLICE)
@@ -170,24 +159,24 @@ class Session:
             seconds -= pause
 
     def seconds_left(self) -> float | None:
-        """Returns how long the run may still take; None for as long as it likes."""
+        """Return the seconds until the deadline; None without one."""
         deadline = self.writer.pipeline.deadline
         return None if deadline is None else (times.from_text(deadline) - self.store.clock()) / times.MICRO
 
 
-# What goes on beside a run while its driver works: the lease is renewed, and files are saved now and then.
+# Background threads: lease renewal and autosave.
 
 
+# Seconds between two checks for a new commit.
 LOOK = 2.0
-"""How often the driver looks whether there is a new commit, in seconds."""
 
 
 class Attendant:
-    """Does something again and again in a thread of its own, until it is closed; `close` waits for what is under way.
+    """A thread that repeats an action until it is closed. A context manager.
 
     Args:
         interval: in seconds.
-        action: what is done. It returns whether to go on.
+        action: returns whether to continue.
     """
 
     def __init__(self, interval: float, action: Callable[[], bool]) -> None:
@@ -205,7 +194,7 @@ class Attendant:
         self.close()
 
     def close(self) -> None:
-        """Ends it."""
+        """Stop the thread, after the current action."""
         self._ending.set()
         if self._thread is not None:
             self._thread.join()
@@ -218,11 +207,12 @@ class Attendant:
 
 
 def heartbeat(hold: Hold, repository: Repository, interval: float) -> Attendant:
-    """Returns what renews a lease. Once it is lost, nothing is renewed; the driver finds out when it writes.
+    """Return the thread that renews a lease.
+
+    After a loss it stops; the driver notices when it writes.
 
     Args:
-        hold: the lease.
-        repository: where failures are logged.
+        repository: for the log.
         interval: in seconds.
     """
 
@@ -239,18 +229,16 @@ def heartbeat(hold: Hold, repository: Repository, interval: float) -> Attendant:
 
 
 class Autosaver:
-    """Saves the files of a run while a phase is under way: at each new commit, and at intervals where they have changed.
+    """Saves the files during a phase: after each commit, and at intervals if changed.
 
     Args:
-        store: the driver's, as seen from the run's worktree.
-        phase: the phase that is under way.
-        saved: the commit and the snapshot that the newest checkpoint holds.
-        guard: the run's lease.
-        beside: files of the run that lie beside its worktree.
-        limits: what a snapshot leaves out.
+        store: the driver's, opened in the run's worktree.
+        saved: commit and snapshot of the newest checkpoint.
+        guard: the lease.
+        beside: files of the run beside the worktree.
 
     Attributes:
-        failures: what went wrong, a sentence each.
+        failures: one sentence each.
     """
 
     def __init__(self, store: Checkpoints, phase: str, run: str, saved: Content, *, guard: Guard, beside: RunFiles, limits: Limits) -> None:
@@ -268,7 +256,7 @@ class Autosaver:
         self.failures: list[str] = []
 
     def attendant(self, interval: float) -> Attendant:
-        """Returns what does it, at an interval in seconds."""
+        """Return the thread that saves; `interval` is in seconds."""
         step = min(interval, LOOK)
         waited = 0.0
 
@@ -292,21 +280,21 @@ class Autosaver:
 
     @contextlib.contextmanager
     def paused(self) -> Iterator[None]:
-        """Saves nothing meanwhile."""
+        """Suspend saving."""
         with self._saving:
             yield
 
     def saved(self, newest: Content) -> None:
-        """Notes what the newest checkpoint holds, by now."""
+        """Set the content of the newest checkpoint."""
         self._saved = newest
 
     def close(self) -> None:
-        """Lets go of processes; to be called after the attendant has ended."""
+        """Close the store; call it after the thread has ended."""
         if self._store is not None:
             self._store.close()
 
     def _own_store(self) -> Checkpoints:
-        """Returns a store for the thread that saves; the driver's belongs to another one."""
+        # The driver's store belongs to the driver's thread.
         if self._store is None:
             here = self._repository
             self._store = self._driver.seen_from(Repository(here.git_dir, here.worktree, here.object_format), "plumbing")
@@ -315,7 +303,7 @@ class Autosaver:
     def _save(self, store: Checkpoints) -> None:
         commit = store.objects.head()[0]
         newest = store.heads.read(self._run)
-        if newest.git_sha == commit != self._saved[0]:  # the hook has recorded the commit, with the files
+        if newest.git_sha == commit != self._saved[0]:  # the hook has recorded commit and files
             self._saved = held(newest)
             return
         files = store.capture(self._limits, self._beside)
@@ -332,12 +320,12 @@ class Autosaver:
         self._saved = held(made)
 
 
+# Commit and snapshot of a checkpoint.
 Content = tuple[str, str | None]
-"""The commit and the snapshot that a checkpoint holds."""
 
 
 def held(checkpoint: Checkpoint) -> Content:
-    """Returns what a checkpoint holds."""
+    """Return commit and snapshot of a checkpoint."""
     return checkpoint.git_sha, checkpoint.tree
 
 
@@ -345,10 +333,10 @@ def _log(repository: Repository, text: str) -> None:
     try:
         log.append(repository, text)
     except CkptError:
-        return  # the disk is full, perhaps; the driver tells of what it could not write itself
+        return  # such as a full disk; the driver reports what it cannot write
 
 
-# Which attempt at a phase comes next, from what the run's newest checkpoint says of the last one. Pure.
+# The next attempt at a phase, from the last one in the newest checkpoint. Pure.
 
 
 FAILED, BLOCKED, PARTIAL, COMPLETE = "failed", "blocked", "partial", "complete"
@@ -356,12 +344,11 @@ FAILED, BLOCKED, PARTIAL, COMPLETE = "failed", "blocked", "partial", "complete"
 
 @dataclass(frozen=True, slots=True)
 class NextAttempt:
-    """What comes next in a phase.
+    """The next attempt at a phase.
 
     Attributes:
-        attempt: the attempt to make.
-        crashed: whether the last one ended without anybody having noted it.
-        is_first: whether the phase begins with it.
+        crashed: whether the last attempt ended unrecorded.
+        is_first: whether the phase begins with this attempt.
     """
 
     attempt: Attempt
@@ -370,15 +357,16 @@ class NextAttempt:
 
 
 def after(last: Attempt | None, phase: str, inputs: Mapping[str, str], *, number: int = 0) -> NextAttempt:
-    """Returns the attempt that follows.
+    """Return the next attempt at a phase.
 
-    A crash is no failure: it uses up a recovery, not a retry. What failed for good, was blocked or put off has all its retries again.
+    A crash uses up a recovery, not a retry. After a final failure, a block or a deferral all
+    retries
+    are available again.
 
     Args:
-        last: the last attempt that the run made, at this phase or another one; None where there was none.
-        phase: the phase to attempt.
-        inputs: digests of what it is called with.
-        number: of the last attempt at this phase, where `last` is about another one.
+        last: the last attempt of the run, at any phase.
+        inputs: digests of the inputs.
+        number: of the last attempt at this phase, if `last` is at another phase.
     """
     if last is None or last.phase != phase or last.ended == COMPLETE:
         if last is not None and last.phase == phase:
@@ -393,7 +381,7 @@ def after(last: Attempt | None, phase: str, inputs: Mapping[str, str], *, number
 
 
 def require_name(name: str) -> None:
-    """Raises `UsageError` for what cannot be the name of a phase: labels could not tell it apart."""
+    """Raise UsageError for a phase name that labels could not tell apart."""
     if (
         not isinstance(name, str)
         or not name.strip()
@@ -405,15 +393,11 @@ def require_name(name: str) -> None:
 
 
 def meant(text: str, names: Sequence[str], run: str) -> str:
-    """Returns the phase that a person means.
+    """Return the phase with a name; ignores case, and hyphens equal spaces.
 
     Args:
-        text: its name, in any case, and with hyphens or underscores for spaces.
-        names: of the phases that there are.
-        run: whose they are, for the error.
-
-    Raises:
-        UsageError: there is none; those there are, and the closest, are named.
+        names: of the existing phases.
+        run: for the error message.
     """
     known = {folded(name): name for name in reversed(names)}
     if text in names or folded(text) in known:
@@ -424,26 +408,18 @@ def meant(text: str, names: Sequence[str], run: str) -> str:
 
 
 def digests(values: Mapping[str, Any]) -> dict[str, str]:
-    """Returns a digest for each of the values that a phase is called with.
-
-    Args:
-        values: JSON values by name.
-
-    Raises:
-        StateError: one is no JSON value.
-    """
+    """Return a digest of each JSON value; raise StateError for other values."""
     return {name: hashlib.sha256(to_json(value, f"/{name}").encode()).hexdigest()[:16] for name, value in values.items()}
 
 
 def to_json(value: Any, path: str = "") -> str:
-    """Returns a value as JSON from which it comes back equal.
+    """Return a value as JSON that reads back equal.
 
     Args:
-        value: the value.
-        path: JSON pointer to it, for the error.
+        path: JSON pointer to the value, for the error.
 
     Raises:
-        StateError: it is no JSON value: it would come back as another one.
+        StateError: the value would read back differently.
     """
     try:
         _require_json(value, path)
@@ -469,12 +445,10 @@ def _require_json(value: Any, path: str) -> None:
 
 
 def differing_inputs(old: Mapping[str, str], new: Mapping[str, str], kind: str) -> list[str]:
-    """Returns what differs between two maps of digests or values, in words, by name.
+    """Return the differences of two maps, in words.
 
     Args:
-        old: what was recorded.
-        new: what is there now.
-        kind: what the names are names of, such as "input".
+        kind: what the names denote, such as "input".
     """
     found = []
     for name in dict.fromkeys([*old, *new]):
@@ -487,19 +461,19 @@ def differing_inputs(old: Mapping[str, str], new: Mapping[str, str], kind: str) 
     return found
 
 
-# How a phase is carried out and tried again, and how an attempt at it ended.
+# Conduct of a phase, retries and the result of an attempt.
 
 
 KEEP, RESET = "keep", "reset"
+# What a further attempt does with the files: keep them or reset them to the phase's start.
 ON_RESUME = (KEEP, RESET)
-"""What becomes of the files of an attempt that did not end well: they stay, or are what they were when the phase began."""
 
+# Maximum wait, in microseconds: keeps years at four digits.
 _LONGEST = 100 * 365 * 86_400 * MICRO
-"""The longest wait, in microseconds: what comes after it has a year of four digits."""
 
+# Maximum length of an error or output, in characters, and number of errors. Beyond that,
+# the checkpoint of a failure could be too large to write.
 _MOST_SAID, _MOST_ERRORS = 20_000, 100
-"""In characters, of one error or the end of an output; and of how many errors. With more, a checkpoint could not be written that says a
-phase has failed."""
 
 AUTOSAVE = 300 * MICRO
 MAX_RECOVERIES = 3
@@ -507,28 +481,24 @@ MAX_RECOVERIES = 3
 
 @dataclass(frozen=True, slots=True)
 class Retries:
-    """How often a phase is tried again after a failure, and how long it waits before. Lengths of time are in microseconds."""
+    """Retries of a phase after a failure. Durations are in microseconds."""
 
+    # Attempts after the first.
     attempts: int = 0
-    """So many attempts more than the first."""
-
+    # Wait before the first retry.
     delay: int = MICRO
-    """The wait before the first of them."""
-
+    # Factor between successive waits.
     backoff: float = 2.0
-    """Each further wait is so many times as long as the one before."""
-
     max_delay: int = 3600 * MICRO
+    # Vary waits by up to this share, so that many runs do not retry at the same time.
     jitter: float = 0.1
-    """A wait is longer or shorter by up to this share, so that many runs do not all come back at the same time."""
-
+    # Exit codes that are retried; empty: all.
     on: tuple[int, ...] = ()
-    """The exit codes after which there is another attempt; any, where there are none."""
 
     def __post_init__(self) -> None:
         for name in ("attempts", "delay", "max_delay"):
             require_number(name, getattr(self, name))
-        # Said now, as with `Conduct`: what a wait cannot be worked out of would take the place of the failure.
+        # Check now, as in `Conduct`: a later error would hide the failure of the phase.
         for name, most, what in (("backoff", math.inf, "a number from 0 on"), ("jitter", 1, "a number from 0 to 1")):
             value = getattr(self, name)
             if not isinstance(value, int | float) or not 0 <= value <= most:
@@ -537,15 +507,15 @@ class Retries:
 
     @property
     def longest_wait(self) -> int:
-        """How long a wait is at most, in microseconds."""
+        """Return the maximum wait, in microseconds."""
         return round(min(self.max_delay, _LONGEST) * (1 + self.jitter))
 
     def wait_before(self, attempt: int, random: float) -> int:
-        """Returns how long to wait before an attempt, in microseconds.
+        """Return the wait before an attempt, in microseconds.
 
         Args:
-            attempt: its number; 1 is the first attempt, before which there is no wait, and 2 the first retry.
-            random: at least 0 and less than 1; where in its range the wait lies, in the middle at 0.5.
+            attempt: from 1; the first retry is 2.
+            random: in [0, 1); selects the point in the jitter range, 0.5 is its middle.
         """
         if attempt < 2 or not self.delay:
             return 0
@@ -557,22 +527,22 @@ class Retries:
         return round(wait * (1 + self.jitter * (2 * random - 1)))
 
     def retries(self, code: int | None) -> bool:
-        """Tells whether a failure is one after which there is another attempt, so long as `attempts` are left.
+        """Return whether a failure can be retried.
 
         Args:
-            code: the exit code; None where the attempt ended without one, by a time limit for example.
+            code: the exit code; None without one, such as after a timeout.
         """
         return self.attempts > 0 and (not self.on or code in self.on)
 
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """How an attempt ended that did not fail.
+    """The result of a successful attempt.
 
     Attributes:
-        result: what the phase returns, a JSON value.
-        code: the exit code of its command; None where there was none.
-        output: the end of what it printed.
+        result: a JSON value.
+        code: the exit code of the command; None without one.
+        output: the end of its output.
     """
 
     result: Any = None
@@ -582,14 +552,13 @@ class Ended:
 
 @dataclass(frozen=True, slots=True)
 class Conduct:
-    """How a phase is carried out. Lengths of time are in microseconds.
+    """How a phase is carried out. Durations are in microseconds.
 
     Attributes:
-        retries: how often it is tried again, and when.
-        retry_on: the exceptions after which it is.
-        autosave: how often its files are saved in between; 0 for never.
-        max_recoveries: after more crashes than that the run is blocked.
-        on_resume: `keep`, or `reset`: whether a further attempt begins with the files as they are, or as they were at first.
+        retry_on: exceptions that are retried.
+        autosave: interval of autosaves; 0 disables them.
+        max_recoveries: more crashes than this block the run.
+        on_resume: `keep` or `reset`: the files that a further attempt starts with.
     """
 
     retries: Retries = field(default_factory=Retries)
@@ -599,7 +568,7 @@ class Conduct:
     on_resume: str = KEEP
 
     def __post_init__(self) -> None:
-        # Said now, and not when a phase has failed, whose failure could then not be recorded.
+        # Check now: after a failed phase, an error here would prevent the record of the failure.
         require("retries", self.retries, Retries, "a Retries")
         for each in self.retry_on if isinstance(self.retry_on, tuple) else (self.retry_on,):
             if not (isinstance(each, type) and issubclass(each, BaseException)):
@@ -610,30 +579,23 @@ class Conduct:
             raise refused("on_resume", self.on_resume, " or ".join(map(repr, ON_RESUME)))
 
 
+# A phase without retries.
 USUAL = Conduct()
-"""A phase that is tried once."""
 
 
 def require_call(work: Callable[..., Any], inputs: Mapping[str, Any] | None, conduct: Conduct) -> dict[str, Any]:
-    """Returns the inputs that a phase is called with.
-
-    Raises:
-        UsageError: an argument is of a wrong type; it is named.
-    """
+    """Return the inputs of a phase; raise UsageError for a bad argument."""
     require_callable("work", work)
     require("conduct", conduct, Conduct, "a Conduct")
     return mapping("inputs", inputs)
 
 
 def failed(attempt: Attempt, error: BaseException, conduct: Conduct, *, seconds: float, now: int) -> Attempt:
-    """Returns an attempt that ended with an exception; it says whether there will be another one, and when.
+    """Return an attempt that ended with an exception, and when it is retried.
 
     Args:
-        attempt: as it began.
-        error: the exception.
-        conduct: how often the phase is tried.
-        seconds: how long it took.
-        now: the current instant, in microseconds since the epoch.
+        seconds: the duration.
+        now: in microseconds since the epoch.
     """
     ending = error if isinstance(error, PhaseFailed) else None
     code = ending.code if ending is not None and isinstance(ending.code, int) and ending.code.bit_length() < 64 else None
@@ -660,15 +622,16 @@ def failed(attempt: Attempt, error: BaseException, conduct: Conduct, *, seconds:
 
 
 def errors(error: BaseException) -> list[str]:
-    """Returns what a checkpoint says of an exception that ended an attempt, whatever that says of itself."""
+    """Return the texts that a checkpoint records for an exception."""
     if isinstance(error, PhaseFailed):
         found = [_cut(each) for each in error.errors[:_MOST_ERRORS]]
         more = len(error.errors) - len(found)
         return [*found, f"and {more:,} more"] if more else found
     if isinstance(error, KeyboardInterrupt):
         return ["interrupted"]
-    said = str(traceback.TracebackException(type(error), error, None, compact=True))  # which a class that fails at saying it does not hide
-    return [_cut(f"{type(error).__name__}: {said}" if said else type(error).__name__)]
+    # Works for exceptions whose __str__ raises, too.
+    text = str(traceback.TracebackException(type(error), error, None, compact=True))
+    return [_cut(f"{type(error).__name__}: {text}" if text else type(error).__name__)]
 
 
 def _cut(text: object) -> str:
@@ -677,20 +640,18 @@ def _cut(text: object) -> str:
 
 
 def _storable(text: object) -> str:
-    """Returns a text that UTF-8 can hold: names of files and outputs of programs come with lone surrogates for other bytes."""
+    # File names and program output may contain lone surrogates, which UTF-8 cannot encode.
     return str(text).encode("utf-8", "backslashreplace").decode("utf-8")
 
 
-# One attempt at a phase, from its start to its end, with the milestones in between.
+# One attempt at a phase.
 
 
 class Attempting:
-    """An attempt that is under way.
+    """An attempt in progress: `last_attempt` of the session.
 
     Args:
-        session: the run, whose `last_attempt` this is.
-        conduct: how the phase is carried out.
-        followed: whether another phase begins at once where it succeeds: its end is recorded with that, or by `Writer.flush`.
+        followed: another phase follows a success at once and shares its transaction.
     """
 
     def __init__(self, session: Session, conduct: Conduct, *, followed: bool = False) -> None:
@@ -708,14 +669,11 @@ class Attempting:
         )
 
     def carry_out(self, action: Callable[[Attempt], Ended]) -> Any:
-        """Does it, and returns its result.
-
-        Args:
-            action: what is to be done.
+        """Run the action, record the outcome and return the result.
 
         Raises:
-            LeaseLost: somebody else drives the run by now.
-            Exception: what it raised, after it was recorded.
+            LeaseLost: another process drives the run.
+            Exception: raised by the action, after it was recorded.
         """
         try:
             ended = self._act(action)
@@ -733,7 +691,7 @@ class Attempting:
             raise
         except BaseException as error:
             if self._writer.has_ended(self._attempt.phase):
-                raise  # an interrupt came when it was recorded as complete already, or is going to be
+                raise  # interrupted after the completion was recorded or queued
             self._session.state = self._before
             self._fail(error)
             raise
@@ -770,7 +728,6 @@ class Attempting:
             return action(self._attempt)
 
     def _fail(self, error: BaseException) -> None:
-        """Records how the attempt ended."""
         ended = failed(self._attempt, error, self._conduct, seconds=self._seconds(), now=self._session.store.clock())
         self._session.last_attempt = replace(ended, output=_masked(ended.output))
         self._write(str(ended.ended), errors=[str(_masked(each)) for each in errors(error)])
@@ -784,7 +741,6 @@ class Attempting:
 
 
 def _masked(text: str | None) -> str | None:
-    """Returns what a phase said as it is stored: with what looks like a secret masked."""
     if not text:
         return text
     from gitckpt.store import secrets
@@ -792,15 +748,14 @@ def _masked(text: str | None) -> str | None:
     return secrets.masked(text)
 
 
-# Performs the phases of a run: attempt after attempt at each, until it is complete or there shall be no other.
+# Phases: repeat attempts until one completes or no retry is left.
 
 
 class Performer:
-    """Performs phases.
+    """Carries out phases, with retries.
 
     Args:
-        session: the run.
-        accepts_changes: whether a phase that is complete may be called with other inputs than it was done with.
+        accepts_changes: whether a complete phase may be called with different inputs.
     """
 
     def __init__(self, session: Session, *, accepts_changes: bool) -> None:
@@ -848,23 +803,21 @@ class Performer:
         self._session.check()
 
     def _recorded(self, name: str, inputs: Mapping[str, str]) -> Any:
-        """Returns the result of a phase that is complete."""
         attempt = self._writer.ended(name)
         if attempt is None:
-            return None  # somebody else recorded the phase as complete
+            return None  # recorded as complete by another tool
         differing = differing_inputs(attempt.inputs, inputs, f"phase {name!r}: input")
         if differing and attempt.ended == COMPLETE and not self._accepts:
             raise Changed(self._session.run, differing)
         return None if attempt.result is None else json.loads(attempt.result)
 
     def _begin(self, coming: NextAttempt, conduct: Conduct) -> None:
-        """Records that an attempt begins."""
         session = self._session
         session.check()
         attempt = coming.attempt
         if not coming.is_first:
             self._writer.flush()
-            # Where the last attempt ended orderly and the files have changed since, somebody has worked there.
+            # Files that changed after an orderly end are the work of a person: keep them.
             attempts, last = session.attempts, self._writer.newest.id
             resets = conduct.on_resume != KEEP and (coming.crashed or not attempts.was_worked_on(attempt.phase, last))
             attempt = replace(attempt, began=attempt.began or attempts.began(attempt.phase))
@@ -883,7 +836,6 @@ class Performer:
             self._attempting = None
 
     def _block(self, attempt: Attempt, conduct: Conduct) -> None:
-        """Records that a phase is blocked, and raises `PhaseBlocked`."""
         session = self._session
         count = f"{attempt.recoveries} times without anybody having seen why; the limit is {conduct.max_recoveries}"
         message = f"phase {attempt.phase!r} ended {count}"
@@ -892,6 +844,6 @@ class Performer:
         raise PhaseBlocked(message, hint=f"see what it did, then: git ckpt resume {session.run} --from {shell_word(attempt.phase)}")
 
     def _wait(self, last: Attempt | None, conduct: Conduct) -> None:
-        """Waits until the next attempt is due, and no longer than it can be to that: the clock may have been ahead when that was noted."""
+        # Bound the wait: the clock may have been ahead when `retry_at` was recorded.
         due = times.from_text(last.retry_at) if last is not None and last.retry_at is not None else 0
         self._session.wait(min(due - self._session.store.clock(), conduct.retries.longest_wait) / times.MICRO)

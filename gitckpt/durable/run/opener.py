@@ -1,4 +1,4 @@
-"""Begins a run, or opens it again: its first checkpoint, its lease, its worktree, its files."""
+"""Begin a run or reopen it: first checkpoint, lease, worktree and files."""
 
 from __future__ import annotations
 
@@ -32,31 +32,24 @@ if TYPE_CHECKING:
     from typing import TypedDict, Unpack
 
     class How(TypedDict, total=False):
-        """How a run is opened again."""
+        """Options for reopening a run."""
 
+        # Continue although the inputs or the definition changed.
         accept_changes: bool
-        """Whether inputs and definition may be other ones than it was started with."""
-
+        # Continue a complete run.
         again: bool
-        """Whether a run that is complete may be gone on with."""
-
+        # As for `Store`; default "auto".
         adapter: str
-        """As for `Store`; "auto" by default."""
-
+        # The purpose of the lease, for people.
         holder: str
-        """What its lease is taken for, for people."""
-
+        # Where to create the worktree; default: as configured.
         directory: str | os.PathLike[str] | None
-        """Where its worktree is made; by default where the settings say."""
-
+        # Take the run from a stalled driver and end its commands.
         take_over: bool
-        """Whether it is taken from a driver that is alive and stalled, whose commands are ended."""
-
+        # Adopt a run that was not written here.
         trust: bool
-        """Whether a run that was not written here is taken for one of ours, as it stands."""
-
+        # Lease length without renewal, in microseconds; at most ten minutes.
         lease: int
-        """How long its lease is good without being renewed, in microseconds; ten minutes at most."""
 
 
 _KNOWN = frozenset(("accept_changes", "again", "adapter", "holder", "directory", "take_over", "trust", "lease"))
@@ -64,20 +57,17 @@ _KNOWN = frozenset(("accept_changes", "again", "adapter", "holder", "directory",
 
 @dataclass(frozen=True, slots=True)
 class Opening:
-    """A run that is open: nobody else drives it.
+    """An open run; no other process drives it.
 
     Attributes:
-        run: its id.
         path: the top of its worktree.
-        store: as seen from there.
-        files: its files that lie beside the worktree.
-        hold: its lease.
-        newest: its newest checkpoint.
-        crashed: whether its last driver ended without having given the lease back.
-        made: whether the worktree was made just now.
-        remarks: what else the person should know, a sentence each.
-        accepts_changes: whether inputs and definition may be other ones than it was started with.
-        leases: the store that the lease is kept in; only the lease uses it, as threads do.
+        store: opened in the worktree.
+        files: its files beside the worktree.
+        crashed: whether the last driver ended without releasing the lease.
+        made: whether the worktree was just created.
+        remarks: notes for the user, one sentence each.
+        accepts_changes: whether inputs and definition may differ from the start.
+        leases: a separate store for the lease, whose renewal runs in a thread.
     """
 
     run: str
@@ -93,7 +83,7 @@ class Opening:
     leases: Checkpoints
 
     def close(self) -> None:
-        """Lets go of processes and files."""
+        """Close both stores."""
         self.store.close()
         self.leases.close()
 
@@ -108,58 +98,47 @@ def begin(
     files: Mapping[str, bytes] | None = None,
     key: str | None = None,
 ) -> Checkpoint:
-    """Records the first checkpoint of a run, and returns it.
+    """Record the first checkpoint of a run.
 
     Args:
-        name: what the run is about; becomes part of its id.
-        base: the rev that its worktree begins with.
-        state: what its checkpoints carry.
-        pipeline: what drives it.
-        files: its inputs that are files: name → content.
-        key: the caller's own name for it, which no other run has.
+        name: the subject; part of the run id.
+        base: the rev that the worktree starts with.
+        files: input files: name → content.
+        key: the caller's unique name for the run.
 
     Raises:
-        NotFoundError: there is no such rev.
-        RunExists: a run with that key exists.
-        ConfigError: a pipeline drives it, and `gitckpt.toml` has mistakes, here or in the commit.
-        StateError: the state cannot be stored losslessly.
-        WorktreeError: the repository is bare, and no directory for worktrees is configured.
+        RunExists: a run has that key.
     """
-    said = settings.read(store.repository)
+    rules = settings.read(store.repository)
     if pipeline.name is not None:
-        said.require_correct()
-    opener.default_root(store.repository, said.worktree_dir)  # a bare repository may have none
+        rules.require_correct()
+    opener.default_root(store.repository, rules.worktree_dir)  # raises for a bare repository without one
     if key is not None:
-        store.claim(key).require_free()  # before anything is written for a run that will not be
+        store.claim(key).require_free()  # before anything is written
     commit = store.repository.commit_or_unborn(base)
     if pipeline.name is not None:
-        # Its worktree will have that file, and nobody has looked at it.
+        # The run's worktree will contain the settings file of that commit.
         settings.require_correct(store.repository, commit)
-    there = replace(CLEAN, submodules=submodules.of_tree(store, commit)) if said.limits.submodules else CLEAN
+    worktree = replace(CLEAN, submodules=submodules.of_tree(store, commit)) if rules.limits.submodules else CLEAN
     if files:
-        there = run_files.with_inputs(store.repository, store.objects, there, commit, files)
-    made = store.record(layout.RUN_STARTED, state, start=name, key=key, base=commit, worktree=there, trigger=PHASE, pipeline=pipeline)
+        worktree = run_files.with_inputs(store.repository, store.objects, worktree, commit, files)
+    made = store.record(layout.RUN_STARTED, state, start=name, key=key, base=commit, worktree=worktree, trigger=PHASE, pipeline=pipeline)
     if files:
         run_files.of_run(store.repository, str(made.run)).keep(files)
     return made
 
 
 def find_or_begin(store: Checkpoints, name: str, *, key: str | None, base: str, state: Mapping[str, Any]) -> tuple[Checkpoint, bool]:
-    """Begins a run that nothing but a program or people drive, unless there is one with its key.
+    """Begin a run without a pipeline, unless there is one with the key.
 
     Args:
-        name: what the run is about; becomes part of its id.
-        key: the caller's own name for it; None begins one in any case.
-        base: the rev that its worktree begins with.
-        state: what its checkpoints carry.
+        key: None always begins a run.
 
     Returns:
-        The newest checkpoint of the run, and whether it began just now.
+        The newest checkpoint of the run, and whether the run is new.
 
     Raises:
-        UsageError: the name is no string.
-        Untrusted: the run with the key was not written here: a key may have been fetched, too.
-        Exception: as `begin`.
+        Untrusted: the run with the key was not written here; keys may be fetched, too.
     """
     require_text("name", name)
     try:
@@ -169,19 +148,13 @@ def find_or_begin(store: Checkpoints, name: str, *, key: str | None, base: str, 
 
 
 def reopen(store: Checkpoints, run: str, **how: Unpack[How]) -> Opening:
-    """Takes the lease of a run, and opens its worktree, which is made again if it is gone.
-
-    Args:
-        how: see `How`.
+    """Acquire the lease of a run and open its worktree, recreated if missing.
 
     Raises:
-        NotFoundError: there is no such run.
-        RunComplete: it is complete.
-        UsageError: there is no such argument.
-        Untrusted: it was not written here, and is not trusted.
-        LeaseHeld: somebody who is alive drives it.
-        WorktreeError: its worktree cannot be opened.
-        BusyError: a process that an earlier attempt left cannot be ended, or somebody still brings files into the worktree.
+        RunComplete: the run is complete.
+        Untrusted: the run was not written here and is not trusted.
+        LeaseHeld: a live process drives it.
+        BusyError: a leftover process cannot be ended, or files are still being restored.
     """
     unknown = sorted(set(how) - _KNOWN)
     if unknown:
@@ -197,21 +170,21 @@ def reopen(store: Checkpoints, run: str, **how: Unpack[How]) -> Opening:
         take_over = how.get("take_over", False)
         hold = lease_store.leases.acquire(run, how.get("holder", "a program"), how.get("lease", LENGTH), take_over=take_over)
         crashed = not hold.is_first and (hold.before is None or hold.before.released is None)
-        newest = _ours(store, run, trusted=False)  # again: until the lease was ours, somebody else may have written
+        newest = _ours(store, run, trusted=False)  # again: the last driver may have written until now
         require_open(store, newest, again=again)
         ended = _end_what_is_left(store, hold)
         with FilesLock(store.repository, hold):
             opened = resumption.resume(store, newest, how.get("directory"), is_driven=True)
-            if opened.unfiltered:  # nobody is there to notice what an agent makes of them
+            if opened.unfiltered:  # an agent would take unfiltered files for real content
                 raise unfiltered.failure(opened.unfiltered, f"git ckpt resume {run}")
-            there = administration.seen_from(store.repository, opened.path)
-            if there is None:
+            repository = administration.seen_from(store.repository, opened.path)
+            if repository is None:
                 raise WorktreeError(f"{opened.path} is no worktree", hint="see what is wrong: git ckpt doctor")
             files = run_files.of_run(store.repository, run)
             tree = newest.tree
             if tree is not None:
                 files.bring_back(store.repository, store.objects, tree)
-            seen, caught_up = _caught_up(store.seen_from(there, how.get("adapter", "auto")), files, newest)
+            seen, caught_up = _caught_up(store.seen_from(repository, how.get("adapter", "auto")), files, newest)
     except BaseException:
         if hold is not None:
             _give_back(hold)
@@ -233,7 +206,6 @@ def reopen(store: Checkpoints, run: str, **how: Unpack[How]) -> Opening:
 
 
 def _caught_up(seen: Checkpoints, files: RunFiles, newest: Checkpoint) -> tuple[Checkpoints, tuple[str, ...]]:
-    """Returns a store as seen from a run's worktree, and what was done for that to be where the run is, a sentence each."""
     try:
         return seen, rewind.catch_up(seen, files, newest)
     except BaseException:
@@ -242,7 +214,7 @@ def _caught_up(seen: Checkpoints, files: RunFiles, newest: Checkpoint) -> tuple[
 
 
 def _ours(store: Checkpoints, run: str, *, trusted: bool) -> Checkpoint:
-    """Returns the newest checkpoint of a run, which must have been written here; one that is trusted is adopted. Errors: as `reopen`."""
+    # Adopts a trusted run; refuses one that was not written here.
     store.heads.move_up(run)
     oid, newest = store.heads.head(run)
     if not roster.knows(store.repository, run, oid):
@@ -253,7 +225,7 @@ def _ours(store: Checkpoints, run: str, *, trusted: bool) -> Checkpoint:
 
 
 def _end_what_is_left(store: Checkpoints, hold: Hold) -> tuple[str, ...]:
-    """End what earlier attempts left running, and return a sentence about it. The scan takes 1 ms for 100 processes."""
+    # The scan takes 1 ms for 100 processes.
     if hold.is_first:
         return ()
     ended = end_leftovers(EnvTag(hold.lease.run, hold.lease.token, store.repository.common_dir))
@@ -261,14 +233,10 @@ def _end_what_is_left(store: Checkpoints, hold: Hold) -> tuple[str, ...]:
 
 
 def settle(store: Checkpoints, run: str) -> bool:
-    """Releases the lease of a run that is complete, where its driver was killed in the last moment.
+    """Release the lease of a complete run whose driver was killed at the end.
 
     Returns:
-        Whether it was still held.
-
-    Raises:
-        NotFoundError: there is no such run.
-        LeaseHeld: somebody drives it.
+        Whether the lease was held.
     """
     if store.heads.catch_up(run).label != layout.RUN_COMPLETE:
         return False
@@ -283,22 +251,21 @@ def _give_back(hold: Hold) -> None:
     try:
         hold.release()
     except LeaseLost:
-        return  # taken over meanwhile
+        return  # another driver has taken over
 
 
 def _again(repository: Repository) -> Repository:
-    """Returns the same repository, with processes of its own."""
     return Repository(repository.git_dir, repository.worktree, repository.object_format)
 
 
 def require_open(store: Checkpoints, newest: Checkpoint, *, again: bool = False) -> None:
-    """Raise `RunComplete` for a run that is complete, unless it may be gone on with `again`."""
+    """Raise `RunComplete` for a complete run, unless `again`."""
     if newest.label == layout.RUN_COMPLETE and not again:
         raise RunComplete(str(newest.run), _results(store, newest))
 
 
 def _results(store: Checkpoints, newest: Checkpoint) -> dict[str, Any]:
-    """Return what the phases of a run returned; without those whose checkpoints are gone."""
+    # Omits phases whose checkpoints are gone.
     found: dict[str, Any] = {}
     for phase, checkpoint_id in newest.pipeline.completed.items() if newest.pipeline is not None else ():
         with contextlib.suppress(NotFoundError):

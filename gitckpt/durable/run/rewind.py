@@ -1,4 +1,4 @@
-"""Goes back to an earlier checkpoint: in the same worktree, or in a new run. What is there now is recorded first."""
+"""Return to an earlier checkpoint, in the same worktree or in a fork of the run."""
 
 from __future__ import annotations
 
@@ -26,21 +26,21 @@ from gitckpt.store.runs.run_files import RunFiles
 from gitckpt.store.snapshot import comparison, manifest
 from gitckpt.store.worktrees import opener, ownership
 
+# A lock file that is unchanged after this many seconds is stale.
 PATIENCE = 0.5
-"""How long a lock file in the way of a run is looked at before it counts as left, in seconds."""
 
 
 def go_back(store: Checkpoints, checkpoint: Checkpoint) -> list[str]:
-    """Brings commit, files, index and operation in progress of a checkpoint back into a run's worktree.
+    """Restore commit, files, index and unfinished operation of a checkpoint.
 
-    Returns the ids of the safety checkpoints that hold what was there before.
+    Returns the ids of the safety checkpoints of the present content.
 
     Args:
-        store: as seen from the worktree.
-        checkpoint: what it shall hold.
+        store: opened in the run's worktree.
 
     Raises:
-        WorktreeError: its commit or files are missing, or something is in the way that no checkpoint holds.
+        WorktreeError: commit or files are missing, or content that no checkpoint holds is in the
+            way.
     """
     safe: list[str] = []
     commit, branch = store.objects.head()
@@ -51,9 +51,9 @@ def go_back(store: Checkpoints, checkpoint: Checkpoint) -> list[str]:
         safe.append(store.save(layout.SAFETY_COMPLETE, {}, trigger=SAFETY, message=message).id)
         _move_head(store, checkpoint, commit)
     restored = restorer.restore(store, checkpoint)
-    for remark in restored.remarks:  # what is not as it was: whoever goes on with it may trip over that
+    for remark in restored.remarks:  # differences from the checkpoint
         store.announce(remark)
-    if restored.unfiltered:  # nobody is there to notice what a phase makes of them
+    if restored.unfiltered:  # a phase would take unfiltered files for real content
         raise unfiltered.failure(restored.unfiltered, f"git ckpt resume {checkpoint.run}")
     if restored.kept:
         raise kept_failure(restored.kept)
@@ -61,25 +61,24 @@ def go_back(store: Checkpoints, checkpoint: Checkpoint) -> list[str]:
 
 
 def catch_up(store: Checkpoints, files: RunFiles, newest: Checkpoint) -> tuple[str, ...]:
-    """Brings the newest checkpoint of a run into its worktree, where that stands at an older one, as others have gone on with the run.
+    """Update a worktree that is behind because the run continued elsewhere.
 
-    Returns a sentence about it, if there was anything to do.
+    Returns a sentence about it, if anything changed.
 
     Args:
-        store: as seen from the worktree.
-        files: of the run.
-        newest: its newest checkpoint, which was adopted.
+        store: opened in the worktree.
+        newest: the newest checkpoint, already adopted.
 
     Raises:
-        WorktreeError: as `go_back`; or something was recorded since it was adopted, as of the worktree as it stands: that is said once.
+        WorktreeError: as `go_back`, or the worktree has newer checkpoints; raised only once.
     """
     noted = ownership.behind(store.repository)
     if noted is None:
         return ()
     stood_at, adopted = noted
     safe: list[str] = []
-    if newest.id not in noted and store.refs.read(layout.CHECKPOINTS + adopted) is not None:  # else somebody has removed that
-        # A commit or a save in the worktree: what was edited there since is nothing to be replaced.
+    if newest.id not in noted and store.refs.read(layout.CHECKPOINTS + adopted) is not None:  # not removed
+        # A commit or a save was recorded in the worktree: its edits must not be replaced.
         ownership.forget_behind(store.repository)
         raise WorktreeError(
             f"the worktree of run {newest.run} lacks what others have made until {adopted[: ids.SHORT]}, "
@@ -95,7 +94,7 @@ def catch_up(store: Checkpoints, files: RunFiles, newest: Checkpoint) -> tuple[s
             advice = submodules.advice_of(error)
             if advice is None:
                 raise
-            ownership.forget_behind(store.repository)  # said once, as of one that is made anew: the files may be out of reach for good
+            ownership.forget_behind(store.repository)  # report it once: the files may be lost for good
             place = shell_word(str(store.repository.worktree))
             first = f"{advice}; then git ckpt restore {newest.id[: ids.SHORT]} in {place}; then, or " if advice else ""
             raise error.but(hint=f"{first}to go on without: git ckpt resume {newest.run}") from None
@@ -109,30 +108,19 @@ def catch_up(store: Checkpoints, files: RunFiles, newest: Checkpoint) -> tuple[s
 
 
 def require_way(store: Checkpoints, checkpoint: Checkpoint) -> None:
-    """Raises `WorktreeError` where a worktree cannot be taken back to a checkpoint: before HEAD moves, or anything says that it will.
+    """Raise WorktreeError if `go_back` to a checkpoint cannot succeed.
 
-    Args:
-        store: as seen from the worktree.
-        checkpoint: what it shall hold.
-
-    Raises:
-        WorktreeError: as above.
-        LockHeld: somebody is about to change the index.
+    A dry run, for use before HEAD moves or the rewind is recorded. Raises LockHeld if the index is
+    locked.
     """
     restorer.restore(store, checkpoint, dry_run=True)
     PrivateIndex(store.repository).require_unlocked()
 
 
 def take_output_back(store: Checkpoints, files: RunFiles, checkpoint: Checkpoint) -> None:
-    """Lets what the phases of a run put out be what it was at a checkpoint.
+    """Restore the output files of the phases to those of a checkpoint.
 
-    Args:
-        store: as seen from the worktree.
-        files: of the run.
-        checkpoint: of the run.
-
-    Raises:
-        WorktreeError: it cannot be brought back.
+    Records the present output in a safety checkpoint first.
     """
     now = store.capture(beside=files)
     then = checkpoint.tree
@@ -144,31 +132,29 @@ def take_output_back(store: Checkpoints, files: RunFiles, checkpoint: Checkpoint
 
 
 def is_held(store: Checkpoints, safety: Checkpoint, recorded: Checkpoint, wanted: Checkpoint) -> bool:
-    """Tells whether two other checkpoints hold all that a safety checkpoint does.
+    """Return whether two checkpoints hold everything that a safety checkpoint holds.
 
     Args:
-        store: of the worktree.
-        safety: what was there on the way from one to the other.
-        recorded: what was there before.
-        wanted: what was brought back.
+        recorded: the checkpoint before the rewind.
+        wanted: the checkpoint that was restored.
     """
-    there, before = (manifest.contents_of(each, store.repository, store.objects) for each in (safety, recorded))
-    indexes = [comparison.merged_tree(store.repository, found, each.git_sha) for found, each in ((there, safety), (before, recorded))]
-    same = (there.files, there.raw) == (before.files, before.raw) and indexes[0] == indexes[1]
-    same = same and (there.directories, there.modes) == (before.directories, before.modes)
-    plain = not (there.operation or there.flags or set(there.index) - {0})
+    saved, before = (manifest.contents_of(each, store.repository, store.objects) for each in (safety, recorded))
+    indexes = [comparison.merged_tree(store.repository, content, each.git_sha) for content, each in ((saved, safety), (before, recorded))]
+    same = (saved.files, saved.raw) == (before.files, before.raw) and indexes[0] == indexes[1]
+    same = same and (saved.directories, saved.modes) == (before.directories, before.modes)
+    plain = not (saved.operation or saved.flags or set(saved.index) - {0})
     return same and (plain or safety.worktree == recorded.worktree) and safety.git_sha in (recorded.git_sha, wanted.git_sha)
 
 
 def remove_locks(repository: Repository, run: str) -> None:
-    """Removes the lock files that git leaves where it is killed together with the command that called it.
-
-    Somebody who works in the worktree by hand may hold one for long, while an editor is open: as long as a git process is at work there,
-    and where the system does not tell, they stay. Others let go of theirs at once: one that is as it was after `PATIENCE` is left.
+    """Remove stale lock files of a git that was killed with its command.
 
     Args:
-        repository: seen from the run's worktree; its lease is ours, and no command of it runs.
+        repository: opened in the run's worktree; this process holds the lease and runs no command.
     """
+    # A person in the worktree may hold a lock for long, such as during an editor session: keep the
+    # locks while a git process works there, or if the system cannot tell. Other processes release
+    # theirs at once: a lock that does not change for `PATIENCE` is stale.
     branch = repository.head_ref()
     refs = [layout.RUNS + run, layout.LEASES + run, *([branch] if branch else [])]
     places = [os.path.join(repository.common_dir, f"{ref}.lock") for ref in refs]
@@ -185,7 +171,7 @@ def remove_locks(repository: Repository, run: str) -> None:
 
 
 def _mark(path: str) -> tuple[int, int, int] | None:
-    """Returns what tells a lock file from a later one of the same name; None where there is none."""
+    # Distinguishes a lock file from a later one of the same name.
     try:
         status = os.lstat(path)
     except FileNotFoundError:
@@ -194,15 +180,14 @@ def _mark(path: str) -> tuple[int, int, int] | None:
 
 
 def fork(store: Checkpoints, checkpoint: Checkpoint, name: str | None = None, *, trusted: bool = False) -> Checkpoint:
-    """Starts a run that goes on from a checkpoint, and returns its first checkpoint; the old run stays as it is.
+    """Start a run that continues from a checkpoint; return its first checkpoint.
 
     Args:
-        checkpoint: the one to go on from.
-        name: what the new run is about; by default what the old one was.
-        trusted: whether it may be one that was not written here.
+        name: the subject of the new run; default: that of the old one.
+        trusted: accept a checkpoint that was not written here.
 
     Raises:
-        Untrusted: it was not written here, and is not trusted.
+        Untrusted: the checkpoint was not written here and is not trusted.
     """
     is_ours = trust.is_ours(store, checkpoint)
     if not (is_ours or trusted):
@@ -224,25 +209,26 @@ def fork(store: Checkpoints, checkpoint: Checkpoint, name: str | None = None, *,
         roster.note_fork(store.repository, made.id)
     if checkpoint.run is not None and not is_ours:
         trust.adopt(store, checkpoint.run, by=made.run)
-    if checkpoint.run is not None and checkpoint.pipeline is not None:  # whole, where what is stored has places that are masked
+    if checkpoint.run is not None and checkpoint.pipeline is not None:
+        # Copy the original inputs: in the stored ones, secrets are masked.
         wanted = checkpoint.pipeline.contents
-        there = run_files.of_run(store.repository, checkpoint.run).inputs()
-        same = {name: data for name, data in there.items() if hashlib.sha256(data).hexdigest() == wanted.get(name)}
+        inputs = run_files.of_run(store.repository, checkpoint.run).inputs()
+        same = {name: data for name, data in inputs.items() if hashlib.sha256(data).hexdigest() == wanted.get(name)}
         run_files.of_run(store.repository, str(made.run)).keep(same)
     return made
 
 
 def _move_head(store: Checkpoints, checkpoint: Checkpoint, commit: str) -> None:
-    """Lets HEAD point to the commit of a checkpoint; on its branch, where that was not moved by somebody else."""
     wanted = BRANCHES + checkpoint.branch if checkpoint.branch is not None else ""
-    said = f"git ckpt: back to {checkpoint.id[: ids.SHORT]}"
+    message = f"git ckpt: back to {checkpoint.id[: ids.SHORT]}"
     try:
         if wanted and wanted == store.repository.head_ref():
-            store.repository.git.run("update-ref", "-m", said, wanted, checkpoint.git_sha, commit)
+            store.repository.git.run("update-ref", "-m", message, wanted, checkpoint.git_sha, commit)
             return
-        store.repository.point_head(checkpoint.git_sha, said)
-        there = store.repository.cat_file.info(wanted) if wanted else None
-        if there is not None and there[0] == checkpoint.git_sha and opener.is_free(store.repository, wanted):
-            store.repository.point_head(wanted, said)
+        # Detach HEAD, and attach it only if the branch is free and still at the commit.
+        store.repository.point_head(checkpoint.git_sha, message)
+        tip = store.repository.cat_file.info(wanted) if wanted else None
+        if tip is not None and tip[0] == checkpoint.git_sha and opener.is_free(store.repository, wanted):
+            store.repository.point_head(wanted, message)
     except GitError as error:
         raise WorktreeError(f"cannot move HEAD back to {checkpoint.git_sha}: {error.message}") from None

@@ -1,11 +1,11 @@
-"""A run as programs have it: phases that are done once, whatever happens in between.
+"""The public API of runs: phases that are carried out once and survive crashes.
 
     with Run.start(store, "add-login") as run:
         notes = run.phase("research", research, inputs={"question": "…"})
         run.phase("implementation", implement)
 
-Every phase is a chain of checkpoints: `<phase>-started`, perhaps `<phase>-progress`, then `<phase>-complete` or `<phase>-failed`. One that
-is complete is not done again; its recorded result is returned.
+A phase is a chain of checkpoints: `<phase>-started`, perhaps `<phase>-progress`, then
+`<phase>-complete` or `<phase>-failed`. A complete phase returns its recorded result.
 """
 
 from __future__ import annotations
@@ -32,15 +32,10 @@ if TYPE_CHECKING:
 
 
 class _Turn:
-    """Lets one thread at a time use a run. Another one gets an error at once: to wait would hide that phases have an order.
-
-    Args:
-        run: its id.
-    """
-
+    # Another thread gets an error at once: waiting would hide that phases have an order.
     def __init__(self, run: str) -> None:
         self._run = run
-        self._lock = threading.RLock()  # a phase may call what the run has
+        self._lock = threading.RLock()  # reentrant: a phase may call methods of its run
 
     def __enter__(self) -> None:
         if not self._lock.acquire(blocking=False):
@@ -54,10 +49,10 @@ class _Turn:
 
 
 class Run:
-    """A run that this process drives, until `close`. A context manager: leaving it normally completes the run.
+    """A run that this process drives until `close`.
 
-    Its `store` may be shared by threads. While one thread is in a phase or another call that changes the run, another thread that calls one
-    gets a UsageError.
+    A context manager: leaving it normally completes the run. Threads may share `store`. While one
+    thread changes the run, such as in a phase, calls of other threads raise UsageError.
     """
 
     def __init__(self, active: ActiveRun) -> None:
@@ -76,22 +71,22 @@ class Run:
         state: Mapping[str, Any] | None = None,
         adapter: str = "auto",
     ) -> Self:
-        """Starts a run in a worktree of its own, and drives it; or, where a run has the key, goes on with that as `resume` does.
+        """Start a run in its own worktree and drive it, or resume the one with the key.
 
         Args:
-            store: of the repository.
-            name: what it is about; becomes part of its id.
-            key: the caller's own name for it, such as "nightly-2026-11-22": however often and by however many processes it is started,
-                there is one run. Where there is one, `name`, `base` and `state` are what they were when it began.
-            base: the rev that its worktree begins with.
-            state: what its checkpoints carry.
+            name: the subject; part of the run id.
+            key: the caller's unique name, such as "nightly-2026-11-22": repeated and concurrent
+                calls
+                share one run. An existing run keeps its `name`, `base` and `state`.
+            base: the rev that the worktree starts with.
+            state: the first state.
             adapter: as for `Store.open`.
 
         Raises:
-            NotFoundError: there is no such rev.
-            WorktreeError: the worktree cannot be made.
-            LeaseHeld: somebody drives the run with that key.
-            RunComplete: the run with that key is complete; `results` has what its phases returned.
+            NotFoundError: unknown rev.
+            WorktreeError: the worktree cannot be created.
+            LeaseHeld: another process drives the run with that key.
+            RunComplete: the run with that key is complete; `results` has the results of its phases.
         """
         return cls(ActiveRun.start(inside(store), name, key=key, base=base, state=state, adapter=adapter))
 
@@ -99,24 +94,19 @@ class Run:
     def begin(
         cls, store: Store, name: str, *, key: str | None = None, base: str = "HEAD", state: Mapping[str, Any] | None = None
     ) -> tuple[Checkpoint, bool]:
-        """Starts a run that nobody drives, as `git ckpt start` does; or finds the one with the key. `Store.resume` opens its worktree.
+        """Start a run without driving it, as `git ckpt start`, or find the one with the key.
 
-        Args:
-            store: of the repository.
-            name: what it is about; becomes part of its id.
-            key: as for `start`.
-            base: the rev that its worktree begins with.
-            state: what its checkpoints carry.
+        `Store.resume` opens its worktree. Arguments as for `start`.
 
         Returns:
-            The newest checkpoint of the run, and whether it began just now.
+            The newest checkpoint of the run, and whether the run is new.
 
         Raises:
-            NotFoundError: there is no such rev.
+            NotFoundError: unknown rev.
             LeaseHeld, RunComplete: as for `start`.
-            UsageError: an argument is of a wrong type.
+            UsageError: an argument has the wrong type.
             Untrusted: the run with that key was not written here.
-            WorktreeError: the repository is bare, and no directory for worktrees is configured.
+            WorktreeError: the repository is bare and no directory for worktrees is configured.
         """
         here = inside(store)
         newest, is_new = find_or_begin(here, name, key=key, base=base, state=mapping("state", state))
@@ -127,61 +117,48 @@ class Run:
 
     @classmethod
     def resume(cls, store: Store, run: str, **how: Unpack[How]) -> Self:
-        """Goes on with a run, in its worktree, which is made again if it is gone.
+        """Continue a run in its worktree, which is recreated if missing.
 
         Args:
-            store: of the repository.
             run: its id.
-            how: `accept_changes=True` goes on though the inputs of phases are other ones than they were; `again=True` goes on with a run
-                that is complete; `directory` is where its worktree is made; `take_over=True` takes it from a driver that is stalled;
-                `trust=True` adopts, as it stands, one that was not written here;
-                `holder` says to others who drives it; `lease` is how long it is theirs without a sign of life, in microseconds, ten minutes
-                at most;
-                `adapter` is as for `Store.open`.
+            how: `accept_changes=True` accepts changed inputs; `again=True` continues a complete
+                run;
+                `directory` is the place of a new worktree; `take_over=True` takes over from a stalled
+                driver; `trust=True` adopts a run that was not written here; `holder` names the driver;
+                `lease` is its length without renewal, in microseconds, ten minutes at most; `adapter`
+                is as for `Store.open`.
 
         Raises:
-            NotFoundError: there is no such run.
-            RunComplete: it is complete; `results` has what its phases returned.
-            UsageError: there is no such argument.
-            Untrusted: it was not written here: `candidates` says what decides.
-            LeaseHeld: somebody who is alive drives it.
+            NotFoundError: unknown run.
+            RunComplete: the run is complete; `results` has the results of its phases.
+            UsageError: unknown argument.
+            Untrusted: the run was not written here; see `candidates`.
+            LeaseHeld: a live process drives it.
             WorktreeError: its worktree cannot be opened.
         """
         return cls(ActiveRun.resume(inside(store), run, **how))
 
     @classmethod
     def fork(cls, store: Store, checkpoint: Checkpoint | str, name: str | None = None, **how: Unpack[How]) -> Self:
-        """Starts a run that goes on from a checkpoint, and drives it; the run that the checkpoint is of stays as it is.
+        """Start and drive a run from a checkpoint; the old run stays unchanged.
 
         Args:
-            store: of the repository.
-            checkpoint: the one to go on from, or its full id; of a run, or of none.
-            name: what the new run is about; by default what the old one was.
+            checkpoint: a checkpoint or its full id; it need not belong to a run.
+            name: the subject of the new run; default: that of the old one.
             how: as for `resume`.
 
         Raises:
             NotFoundError, InvalidCheckpoint: as `Store.read`.
-            Untrusted: the checkpoint was not written here, and is not trusted.
-            WorktreeError: the worktree cannot be made.
+            Untrusted: the checkpoint was not written here and is not trusted.
+            WorktreeError: the worktree cannot be created.
         """
         return cls.resume(store, str(cls.begin_fork(store, checkpoint, name, trust=how.get("trust", False)).run), **how)
 
     @classmethod
     def begin_fork(cls, store: Store, checkpoint: Checkpoint | str, name: str | None = None, *, trust: bool = False) -> Checkpoint:
-        """Starts a run that goes on from a checkpoint, and that nobody drives: `resume`, or `Pipelines.resume`, goes on with it.
+        """Start a run from a checkpoint without driving it; return its first checkpoint.
 
-        Args:
-            store: of the repository.
-            checkpoint: as for `fork`.
-            name: as for `fork`.
-            trust: whether the checkpoint may be one that was not written here.
-
-        Returns:
-            The first checkpoint of the new run.
-
-        Raises:
-            NotFoundError, InvalidCheckpoint: as `Store.read`.
-            Untrusted: the checkpoint was not written here, and is not trusted.
+        `resume` or `Pipelines.resume` continues it. Arguments and errors as for `fork`.
         """
         here = inside(store)
         if not isinstance(checkpoint, Checkpoint):
@@ -196,38 +173,38 @@ class Run:
             self._active.__exit__(kind, error, trace)
 
     def close(self) -> None:
-        """Gives the lease back. What is not complete can be resumed."""
+        """Release the lease; an incomplete run can be resumed."""
         with self._turn:
             self._active.close()
 
     def pause(self) -> None:
-        """Lets the run be left without completing it."""
+        """Leave the run incomplete at the end of the `with` block."""
         with self._turn:
             self._active.pause()
 
     def finish(self) -> None:
-        """Completes the run."""
+        """Complete the run."""
         with self._turn:
             self._active.finish()
 
     @property
     def id(self) -> str:
-        """Its id."""
+        """Return the run id."""
         return self._active.id
 
     @property
     def path(self) -> str:
-        """The top of its worktree."""
+        """Return the top of the worktree."""
         return self._active.path
 
     @property
     def store(self) -> Store:
-        """The store as seen from there; `close` closes it."""
+        """Return the store opened in the worktree; `close` closes it."""
         return self._store
 
     @property
     def state(self) -> dict[str, Any]:
-        """What its checkpoints carry; a phase may change it."""
+        """Return the state for the next checkpoints; a phase may change it."""
         return self._active.state
 
     @state.setter
@@ -238,27 +215,27 @@ class Run:
 
     @property
     def last_attempt(self) -> Attempt | None:
-        """The last attempt at a phase."""
+        """Return the last attempt at a phase."""
         return self._active.last_attempt
 
     @property
     def completed(self) -> Mapping[str, str]:
-        """Phase → the checkpoint that completed it, in order of completion."""
+        """Return phase → id of the completing checkpoint, in order of completion."""
         return self._active.completed
 
     @property
     def newest(self) -> Checkpoint:
-        """Its newest checkpoint that this process knows of."""
+        """Return the newest checkpoint known to this process."""
         return self._active.newest
 
     @property
     def unwritten(self) -> list[str]:
-        """The checkpoints that could not be written until now, and why, a sentence each."""
+        """Return the checkpoints that could not be written yet, with the reasons."""
         return self._active.unwritten
 
     @property
     def remarks(self) -> Sequence[str]:
-        """What is to be told about how its worktree was opened, a sentence each."""
+        """Return notes about the opened worktree, one sentence each."""
         return self._active.remarks
 
     def phase(
@@ -269,21 +246,20 @@ class Run:
         inputs: Mapping[str, Any] | None = None,
         conduct: Conduct = USUAL,
     ) -> Any:
-        """Does a phase, unless it is complete; returns what `work` returned, then or now.
+        """Carry out a phase unless it is complete; return the result of `work`.
 
         Args:
-            name: of the phase.
-            work: called with the inputs by name. It works in the directory `path`, may change `state`, and returns a JSON value, which is
-                stored, and returned by a later start, with what looks like a secret masked.
-            inputs: JSON values. They belong to the phase: with other ones it is not the same.
-            conduct: how often it is tried, and so on.
+            work: called with the inputs by name; works in `path`, may change `state` and returns a
+                JSON value. The value is stored for later starts, with secrets masked.
+            inputs: JSON values that identify the phase.
+            conduct: retries, autosave and so on.
 
         Raises:
-            Changed: the phase is complete, but was called with other inputs.
+            Changed: the phase is complete but had other inputs.
             PhaseBlocked: it crashed too often.
-            LeaseLost: somebody else drives the run by now.
-            UsageError: `work` is asynchronous; or another thread uses the run. Nothing was done.
-            Exception: what `work` raised, after it was recorded.
+            LeaseLost: another process drives the run now.
+            UsageError: `work` is asynchronous or another thread uses the run; nothing was done.
+            Exception: raised by `work`, after it was recorded.
         """
         with self._turn:
             return self._active.phase(name, work, inputs=inputs, conduct=conduct)
@@ -291,44 +267,44 @@ class Run:
     def milestone(
         self, *, trigger: str = PHASE, message: str | None = None, progress: Progress | None = None, errors: Sequence[str] | None = None
     ) -> None:
-        """Records, within a phase, how far it has come: its files and the state.
+        """Record files and state within a phase.
 
-        After a crash or a failure, the next attempt begins with this state, and where the phase resets its files, with these files.
+        After a crash or failure, the next attempt starts with this state, and with these files if
+        the
+        phase resets its files.
 
         Args:
-            trigger: what caused the checkpoint.
-            message: one line for people, of at most 1,000 characters.
-            progress: how far the phase has come.
-            errors: what went wrong since the last one, in order.
+            message: one line of at most 1,000 characters.
+            errors: errors since the last milestone, in order.
 
         Raises:
-            UsageError: no phase is under way.
-            Cancelled, DeadlineReached, LeaseLost: the run shall stop, as with `check`.
+            UsageError: no phase is in progress.
+            Cancelled, DeadlineReached, LeaseLost: as `check`.
         """
         with self._turn:
             self._active.milestone(trigger=trigger, message=message, progress=progress, errors=errors)
 
     def skip(self, name: str, result: Any = None, *, message: str | None = None) -> None:
-        """Records that a phase need not be done.
+        """Record that a phase is not needed.
 
         Args:
-            name: of the phase.
-            result: what it returns.
-            message: why, one line of at most 1,000 characters.
+            result: the result of the phase.
+            message: the reason; one line of at most 1,000 characters.
         """
         with self._turn:
             self._active.skip(name, result, message=message)
 
     def redo(self, name: str, *, record: bool = False) -> None:
-        """Lets a phase be done again, complete or not, with all that were completed after it; files and state stay as they are.
+        """Mark a phase and those completed after it as incomplete.
+
+        Files and state stay unchanged.
 
         Args:
-            name: of the phase.
-            record: whether that is recorded at once, for whoever goes on with the run; else the next start of the phase says so. The name
-                is taken as people write it then: in any case, and with hyphens or underscores for spaces.
+            record: record it at once; else the next start of the phase does. The name then ignores
+                case, and hyphens and underscores equal spaces.
 
         Raises:
-            UsageError: the run has no such phase, where it is to be recorded, or the name is no string; nothing was changed.
+            UsageError: the name is no string, or unknown with `record`; nothing was changed.
         """
         with self._turn:
             if record:
@@ -337,47 +313,47 @@ class Run:
                 self._active.redo(name)
 
     def restart(self, name: str) -> None:
-        """Lets a phase be done again, with files and state as they were when it began.
+        """Redo a phase with the files and state of its beginning.
 
         Raises:
-            WorktreeError: the files cannot be brought back.
+            WorktreeError: the files cannot be restored.
         """
         with self._turn:
             self._active.restart(name)
 
     def rewind(self, checkpoint: Checkpoint | str) -> None:
-        """Takes the run back to an earlier checkpoint: its files, its state, and which phases are complete. What is newer is saved first.
+        """Return to an earlier checkpoint: files, state and completed phases.
+
+        Records newer content first.
 
         Args:
             checkpoint: one of this run, or its full id.
 
         Raises:
             NotFoundError, InvalidCheckpoint: as `Store.read`.
-            UsageError: it is of another run, or of none; nothing was changed.
-            WorktreeError: its files were not captured, or something is in the way, and nothing was changed; or they cannot be brought back.
-            CkptError: what is newer could not be recorded; no file was changed.
+            UsageError: it belongs to another run or to none; nothing was changed.
+            WorktreeError: it has no files or something is in the way, and nothing was changed; or
+                restoring failed.
+            CkptError: the newer content could not be recorded; no file was changed.
         """
         with self._turn:
             self._active.rewind(checkpoint)
 
     def check(self) -> None:
-        """Looks whether the run shall stop; for work that takes long.
+        """Raise an error if the run must stop. For long work.
 
         Raises:
-            Cancelled: somebody asked for it.
-            DeadlineReached: the run took as long as it may.
-            LeaseLost: somebody else drives it by now.
+            Cancelled: a person asked for it.
+            DeadlineReached: the run reached its deadline.
+            LeaseLost: another process drives the run now.
         """
         self._active.check()
 
     def wait(self, seconds: float) -> None:
-        """Waits, as long as the run need not stop.
-
-        Args:
-            seconds: for so long; whole or not.
+        """Wait a number of seconds, unless the run must stop.
 
         Raises:
-            UsageError: it is no number.
+            UsageError: `seconds` is not a number.
             Cancelled, DeadlineReached, LeaseLost: as `check`.
         """
         self._active.wait(seconds)

@@ -1,4 +1,4 @@
-"""Writes the checkpoints of a run. One that cannot be written does not stop the work: it is kept, told of, and tried again."""
+"""Write the checkpoints of a run; keep and retry those that cannot be written."""
 
 from __future__ import annotations
 
@@ -36,11 +36,11 @@ if TYPE_CHECKING:
     from gitckpt.store.records.draft import Details
 
 
-# A lock, so that only one process brings files into the worktree of a run.
+# A lock: one process at a time restores files into the worktree of a run.
 
 
+# Seconds to wait for another holder: a git whose driver was killed ends soon.
 PATIENCE = 5.0
-"""How long to wait for another holder, in seconds: a git whose driver was killed ends soon."""
 
 _NAMED = 3
 
@@ -49,12 +49,11 @@ class FilesLock:
     """Excludes other processes from the files of a run. A context manager.
 
     Args:
-        repository: seen from any of its worktrees.
-        hold: the lease of the run.
+        repository: opened in any worktree.
 
     Raises:
-        BusyError: other processes hold it; they are named.
-        LeaseLost: the run was taken over.
+        BusyError: other processes hold the lock; the message names them.
+        LeaseLost: another process has taken over the run.
     """
 
     def __init__(self, repository: Repository, hold: Hold) -> None:
@@ -63,7 +62,7 @@ class FilesLock:
         self._hold = hold
 
     def __enter__(self) -> None:
-        if not self._lock.acquire() and self._lock.is_taken:  # a file system without locks is no reason to stop
+        if not self._lock.acquire() and self._lock.is_taken:  # ignore a file system without locks
             raise _busy(self._hold.lease.run, self._path)
         try:
             self._hold.check()
@@ -87,33 +86,31 @@ def _busy(run: str, path: str) -> BusyError:
     return BusyError(message, hint=hint if remaining else f"when it has ended: git ckpt resume {run}")
 
 
-# Writes the checkpoints of a run. One that cannot be written does not stop the work: it is kept, told of, and tried again.
+# The writer.
 
 
+# Seconds; git cannot tell by time stamps whether younger files changed.
 _GRAIN = 1.5
-"""In seconds: files younger than this are not told from changed ones by their time stamps."""
 
 
+# Keys of the state that `git ckpt step` writes while the run is driven.
 _REPORTED = ("track_id", "blockers", "loop_state")
-"""Keys of the state that `git ckpt step` writes, also while the run is driven."""
 
 
 class Writer:
-    """Writes what becomes of a run.
+    """Writes the checkpoints of a run.
 
     Args:
-        store: as seen from the run's worktree.
-        hold: its lease.
-        files: its files that lie beside the worktree.
-        newest: its newest checkpoint.
-        made_at: when its worktree was made, on the clock of `time.time`; None where it was there before.
+        store: opened in the run's worktree.
+        files: files of the run beside the worktree.
+        made_at: `time.time` when the worktree was created; None if it existed before.
 
     Attributes:
-        limits: what the snapshots leave out that nobody waits for, and how long they may take.
-        newest: its newest checkpoint that this process knows of.
-        pipeline: what drives the run; the next checkpoint says so.
-        completed: phase → the checkpoint that completed it; "" where that could not be written yet.
-        unwritten: what could not be written, and why, a sentence each; empty again once it was.
+        limits: snapshot limits for unattended captures.
+        newest: the newest checkpoint known to this process.
+        pipeline: recorded in the next checkpoint.
+        completed: phase → id of the completing checkpoint; "" while it is not written.
+        unwritten: unwritten checkpoints with the reason, one sentence each; cleared after success.
     """
 
     def __init__(self, store: Checkpoints, run: str, hold: Hold, files: RunFiles, newest: Checkpoint, *, made_at: float | None) -> None:
@@ -142,30 +139,29 @@ class Writer:
         followed: bool = False,
         **details: Unpack[Details],
     ) -> None:
-        """Records a checkpoint of the run, after those that could not be written before.
+        """Record a checkpoint after the pending ones.
 
         Args:
-            label: its phase label.
-            state: what it carries.
-            capture: whether the files may have changed since the last one.
-            followed: whether another one follows at once, in whose transaction it is written; `flush` where that does not come.
-            details: more keys of the document.
+            capture: whether files may have changed since the last checkpoint.
+            followed: wait for the next checkpoint and share its transaction; else call `flush`.
+            details: further keys of the document.
 
         Raises:
-            LeaseLost: somebody else drives the run by now.
-            StateError, UsageError: it can never be written.
+            LeaseLost: another process drives the run.
+            StateError, UsageError: the checkpoint can never be written.
         """
         details["run"] = self._run
-        details.setdefault("id", self._store.new_id())  # by which it is found, should it have been written when an error came
+        # The id shows after an error whether the checkpoint was written.
+        details.setdefault("id", self._store.new_id())
         details.setdefault("pipeline", self.pipeline)
         attempt = details.get("attempt")
         if attempt is not None and attempt.phase in self.pipeline.phases:
-            at = self.pipeline.phases.index(attempt.phase) + 1
-            said = details.get("progress")
-            said = said if isinstance(said, Progress) else Progress()  # else the record is refused
-            details["progress"] = replace(said, current_phase=at, total_phases=len(self.pipeline.phases))
+            number = self.pipeline.phases.index(attempt.phase) + 1
+            progress = details.get("progress")
+            progress = progress if isinstance(progress, Progress) else Progress()  # else the record is refused
+            details["progress"] = replace(progress, current_phase=number, total_phases=len(self.pipeline.phases))
         if followed:
-            toml.dump_state(dict(state), {})  # what can never be written is said now
+            toml.dump_state(dict(state), {})  # raise now if the state can never be written
         self._waiting.append((label, state, capture, details))
         self._note(label, details)
         if followed:
@@ -173,14 +169,15 @@ class Writer:
         self.flush()
         if self._waiting:
             last = self._waiting[-1]
-            self._waiting[-1] = (last[0], copy.deepcopy(dict(last[1])), *last[2:])  # the caller may change it until it is written
+            # The caller may change the state before it is written.
+            self._waiting[-1] = (last[0], copy.deepcopy(dict(last[1])), *last[2:])
 
     def has_ended(self, phase: str) -> bool:
-        """Tells whether it is recorded that a phase is complete, or waits for it."""
+        """Return whether the completion of a phase is recorded or pending."""
         return bool(self.completed.get(phase)) or any(label == f"{phase}-complete" for label, *_ in self._waiting)
 
     def flush(self) -> None:
-        """Tries to write what could not be written, or waits for what follows. Errors: as `write`."""
+        """Write the pending checkpoints; errors as `write`."""
         while self._waiting:
             label = self._waiting[0][0]
             together = self._go_together()
@@ -194,7 +191,7 @@ class Writer:
                 raise
             except (StateError, UsageError):
                 if together:
-                    continue  # each by itself: one of them may be right
+                    continue  # one at a time: the other may be valid
                 del self._waiting[0]
                 raise
             except CkptError as error:
@@ -207,15 +204,18 @@ class Writer:
                 return
             if not self._waiting and not self._is_made_good:
                 self.unwritten.clear()
-                run_files.note(self._store.repository, self._run, [])  # also what an earlier driver could not write
+                run_files.note(self._store.repository, self._run, [])  # including notes of an earlier driver
                 self._is_made_good = True
 
     def withdraw(self) -> None:
-        """Gives up what could not be written and came last, which says what does not come: it would be written as soon as there is room."""
+        """Drop the last unwritten checkpoint, which announces an aborted action.
+
+        Otherwise it would be written as soon as there is disk space.
+        """
         checkpoint_id = self._waiting[-1][3]["id"]
         with contextlib.suppress(NotFoundError):
             self._store.read(checkpoint_id)
-            return  # it was written, and only that was not heard
+            return  # it was written; only the confirmation was lost
         del self._waiting[-1]
         self._tried.discard(checkpoint_id)
         if not self._waiting:
@@ -223,21 +223,21 @@ class Writer:
             run_files.note(self._store.repository, self._run, [])
 
     def notice(self, failures: list[str]) -> None:
-        """Notes what went wrong elsewhere; what was tried again by itself needs no more than the log."""
+        """Log failures that were retried or do no harm."""
         for failure in failures:
             self._log(f"run {self._run}: {failure}")
 
     def reopen(self, phase: str) -> None:
-        """Counts a phase, and those that were completed after it, as not complete; its next start says so. Errors: as `write`."""
+        """Mark a phase and those completed after it as incomplete, in memory."""
         names = list(self.completed)
         if phase in self.completed:
             self.completed = {name: self.completed[name] for name in names[: names.index(phase)]}
 
     def go_back(self, checkpoint: Checkpoint) -> None:
-        """Brings the files of an earlier checkpoint back, in the worktree and beside it; what is there is recorded first.
+        """Restore the files of an earlier checkpoint, after a safety checkpoint.
 
         Raises:
-            WorktreeError: they cannot be brought back.
+            WorktreeError: the files cannot be restored.
             BusyError: as `FilesLock`.
         """
         self.remove_locks()
@@ -250,18 +250,18 @@ class Writer:
         self._known = False
 
     def remove_locks(self) -> None:
-        """Removes the locks that a kill left, which would be in the way of git half-way."""
+        """Remove stale lock files of killed git processes."""
         rewind.remove_locks(self._store.repository, self._run)
 
     def bring_back(self, checkpoint_id: str) -> None:
-        """Brings the files back with which an attempt begins anew. Errors: as `go_back`."""
+        """Restore the files that an attempt starts with; errors as `go_back`."""
         self.go_back(trust.read(self._store, self._run, checkpoint_id))
 
     def ended(self, phase: str) -> Attempt | None:
-        """Returns the attempt that completed a phase; None where it is not known.
+        """Return the attempt that completed a phase; None if unknown.
 
         Raises:
-            NotFoundError: the checkpoint that says so is gone.
+            NotFoundError: its checkpoint is gone.
         """
         checkpoint_id = self.completed[phase]
         for label, _, _, details in self._waiting:
@@ -278,7 +278,6 @@ class Writer:
         return attempt if attempt is not None and attempt.phase == phase else None
 
     def _note(self, label: str, details: Details) -> None:
-        """Knows at once what the checkpoint will say of the phases that are complete."""
         from gitckpt.model.phase import completed_after
 
         pipeline: Pipeline | None = details.get("pipeline")
@@ -287,12 +286,11 @@ class Writer:
         self.completed = completed_after(self.completed, label, "")
 
     def _go_together(self) -> bool:
-        """Tells whether the first two that wait can be recorded at once: what was tried before is looked for, each by itself."""
+        # A checkpoint that was tried before may exist already: look it up by itself.
         first, *others = self._waiting[:2]
         return bool(others) and not others[0][2] and not self._tried.intersection((first[3]["id"], others[0][3]["id"]))
 
     def _record_first(self, *, together: bool) -> None:
-        """Records what waits for the longest, or the first two together; goes on from it."""
         self._tried.update(each[3]["id"] for each in self._waiting[: 1 + together])
         then = None
         label, state, capture, details = self._waiting[0]
@@ -308,11 +306,9 @@ class Writer:
         self._adopt([made, *([then.made] if then is not None and then.made is not None else [])])
 
     def _told(self, state: Mapping[str, Any], details: Details) -> Mapping[str, Any]:
-        """Returns a state with what `git ckpt step` reported meanwhile."""
         return state if details.get("rewound_to") else {**state, **self._reported}
 
     def _adopt(self, made: Sequence[Checkpoint]) -> None:
-        """Goes on from checkpoints that were written, those that wait for the longest."""
         del self._waiting[: len(made)]
         self._tried.difference_update(checkpoint.id for checkpoint in made)
         newest = made[-1]
@@ -324,7 +320,7 @@ class Writer:
             self.completed = dict(newest.pipeline.completed)
 
     def _drop_written(self) -> bool:
-        """Tells whether what waits for the longest was written before an error or an interrupt came; then goes on from it."""
+        """Adopt the first pending checkpoint if it was written before an error."""
         checkpoint_id = self._waiting[0][3]["id"]
         if checkpoint_id not in self._tried:
             return False
@@ -337,10 +333,8 @@ class Writer:
         return True
 
     def _refresh(self) -> None:
-        """Lets git look once more at the files of a worktree that was made just before.
-
-        Files as young as the index are read again by every `git status` (git-update-index(1), "racy git").
-        """
+        # git status reads files as young as the index again each time: see "racy git" in
+        # git-update-index(1). Refresh the index once after the worktree was created.
         if self._made_at is None or time.time() < self._made_at + _GRAIN:
             return
         self._made_at = None
@@ -350,4 +344,4 @@ class Writer:
         try:
             log.append(self._store.repository, sentence)
         except CkptError:
-            return  # it is told of at the end of the run
+            return  # reported at the end of the run

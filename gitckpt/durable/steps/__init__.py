@@ -1,10 +1,10 @@
-"""The step protocol: what agents and scripts that gitckpt did not start report of their work, and where it goes on.
+"""The step protocol: reports of agents and scripts that gitckpt did not start.
 
 Doors:
-    steps: `Steps`, as programs have them.
-    journal: `report`, which records what is said, and the run it belongs to.
-    report: `StepReport`, what can be said.
-    graph: `Graph`, the steps and what follows each.
-    graph_file: graphs as a file or the preset has them.
-    machine: at which step a run is, and what ends it.
+    steps: `Steps`, the public API.
+    journal: `report`, which records a report, and the run it belongs to.
+    report: `StepReport`, the content of a report.
+    graph: `Graph`, the steps and their order.
+    graph_file: graphs from a file or the preset.
+    machine: the step that a run is at, and the next one.
 """

@@ -1,4 +1,4 @@
-"""What the steps of a protocol are, and which of them follows which. Pure values."""
+"""The steps of a protocol and their order. Pure values."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from gitckpt.model.arguments import closest, folded
 from gitckpt.model.errors import UsageError
 from gitckpt.model.values import dataclass, field
 
+# The target of the last step: a run at it is done.
 COMPLETE = "COMPLETE"
-"""Where the steps end: a run that is there has nothing left to do."""
 
 MAX_FIX_CYCLES = 3
 MAX_ITERATIONS = 50
@@ -17,32 +17,25 @@ MAX_ITERATIONS = 50
 
 @dataclass(frozen=True, slots=True)
 class StepDefinition:
-    """One step."""
+    """One step of a graph."""
 
     name: str
+    # The next step after a pass, or `COMPLETE`.
     on_pass: str = COMPLETE
-    """The step that follows when it has passed, or `COMPLETE`."""
-
+    # The next step after a failure; None: start this step again.
     on_fail: str | None = None
-    """The step that follows when it has failed; None where it is to be started again itself."""
-
+    # The agent of a record whose reports name none.
     agent: str | None = None
-    """Who does it, where nobody says otherwise."""
-
+    # May be done before the step in `on_pass`, and may be skipped.
     optional: bool = False
-    """Whether it may be done before the step that it leads to, and need not be."""
-
+    # Skip this step unless the previous step set this key to true.
     only_if: str | None = None
-    """A key that the step before it must have set to true; it is passed over otherwise."""
-
+    # Works through the tasks of a plan.
     has_tasks: bool = False
-    """Whether it goes through the tasks of a plan."""
-
+    # Failures count as fix cycles.
     counts_cycles: bool = False
-    """Whether its failures count as fix cycles."""
-
+    # Record key that counts the attempts: +1 each time a failure leads back here.
     version_key: str | None = None
-    """The key of its record that counts how often it was done: one more each time a failure leads back to it."""
 
 
 END = StepDefinition(COMPLETE)
@@ -50,7 +43,7 @@ END = StepDefinition(COMPLETE)
 
 @dataclass(frozen=True, slots=True)
 class Graph:
-    """Steps, and the ways between them."""
+    """Steps and the transitions between them."""
 
     name: str
     steps: tuple[StepDefinition, ...]
@@ -58,16 +51,19 @@ class Graph:
     max_fix_cycles: int = MAX_FIX_CYCLES
     max_iterations: int = MAX_ITERATIONS
     description: str = ""
+    # File of the worktree that gets the state after each report; contains `{track}`.
     mirror: str | None = None
-    """The file of the worktree that the state of a track is written to with each report, with `{track}` in its path; None for no file."""
 
     @property
     def first(self) -> StepDefinition:
-        """The step that a run begins with."""
+        """Return the step that a run begins with."""
         return next(step for step in self.steps if not step.optional)
 
     def find(self, text: object) -> StepDefinition | None:
-        """Returns the step of a name or alias, in any case and with hyphens or spaces for underscores; None where there is none."""
+        """Return the step with a name or alias; None if there is none.
+
+        Ignores case; hyphens and spaces count as underscores.
+        """
         if not isinstance(text, str):
             return None
         names = {folded(step.name): step for step in (*self.steps, END)}
@@ -75,11 +71,7 @@ class Graph:
         return names.get(folded(target))
 
     def step(self, text: str) -> StepDefinition:
-        """Returns the step that a person means; takes what `find` does.
-
-        Raises:
-            UsageError: there is none; those there are, and the closest, are named.
-        """
+        """Return the step with a name or alias, as `find`; raise UsageError if none."""
         found = self.find(text)
         if found is not None:
             return found
@@ -90,11 +82,10 @@ class Graph:
         raise UsageError(f"{self.name} has no step {text!r}", hint=hint)
 
     def after(self, step: StepDefinition, records: Mapping[str, object]) -> StepDefinition:
-        """Returns what follows a step that has passed, or was skipped.
+        """Return the step that follows a step that passed or was skipped.
 
         Args:
-            step: the step.
-            records: what is known of each step, by name.
+            records: the record of each step, by step name.
         """
         here = records.get(step.name)
         following = self._named(step.on_pass)

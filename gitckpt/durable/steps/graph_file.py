@@ -1,4 +1,4 @@
-"""Step graphs by name: those of `gitckpt.toml`, below `[steps.NAME]`, and the one that comes with gitckpt."""
+"""Step graphs: `[steps.NAME]` in `gitckpt.toml`, the preset, and the mirror file of a track."""
 
 from __future__ import annotations
 
@@ -26,17 +26,18 @@ if TYPE_CHECKING:
     from typing import Any
 
 
-# The state of a track as a file, for programs that read `metadata.json` and know nothing of gitckpt: written anew with each report.
+# Mirror: the state of a track as a file, rewritten after each report, for programs that read
+# `metadata.json` and do not use gitckpt.
 
 
+# Placeholder for the track name.
 TRACK = "{track}"
-"""Stands for the name of the track."""
 
 _LARGEST = 16 * 1024 * 1024
 
 
 def problem(pattern: str) -> str | None:
-    """Returns why a path is none that a state may be written to, as a clause; None where it is one."""
+    """Return why a path cannot be a mirror, as a clause; None if it can."""
     if os.path.isabs(pattern) or not pattern.isprintable() or "\\" in pattern:
         return "must be relative to the top of the worktree"
     if not _is_in_worktree(pattern):
@@ -47,7 +48,6 @@ def problem(pattern: str) -> str | None:
 
 
 def _is_in_worktree(path: str) -> bool:
-    """Tells whether a path leads to a file of the worktree. With the name of a track in it, it may lead elsewhere than its pattern does."""
     parts = path.split("/")
     if not path.isprintable() or "\\" in path:
         return False
@@ -55,20 +55,18 @@ def _is_in_worktree(path: str) -> bool:
 
 
 def write(repository: Repository, pattern: str, state: Mapping[str, Any]) -> str:
-    """Writes the state of a run to its file, and returns the path of that.
+    """Write the state of a run to its mirror file and return the file's path.
 
     Args:
-        repository: seen from the worktree.
-        pattern: where it lies, as `gitckpt.toml` says: `problem` has nothing against it.
+        repository: opened in the worktree.
+        pattern: the path with `{track}`; must have passed `problem`.
         state: of the run, with `track_id`.
-
-    Raises:
-        CkptError: it cannot be written, or something else is in its place; nothing is changed.
     """
     track = state.get("track_id")
     name = pattern.replace(TRACK, track) if isinstance(track, str) else ""
     if not isinstance(track, str) or not track.strip(".") or "/" in track or not _is_in_worktree(name):
         raise CkptError(f"the state is not mirrored: {track!r:.60} is no name of a file", hint="name the track: --track add-login")
+    # The check covers the final path: with a track name inserted, it may differ from its pattern.
     top = repository.worktree or ""
     place = os.path.join(top, *name.split("/"))
     data = json.dumps(jsonable.plain(state), indent=2, ensure_ascii=False).encode("utf-8", "surrogatepass") + b"\n"
@@ -82,61 +80,54 @@ def write(repository: Repository, pattern: str, state: Mapping[str, Any]) -> str
 
 
 def _make(top: str, directory: str) -> None:
-    """Makes the directories on the way; none of them may be a link."""
-    at = top
+    path = top
     for part in directory.split("/") if directory else ():
-        at = os.path.join(at, part)
-        if os.path.islink(at):
-            raise CkptError(f"{at} is a link: nothing is written through it", hint="see mirror in gitckpt.toml")
-        if not os.path.isdir(at):
-            os.mkdir(at)
+        path = os.path.join(path, part)
+        if os.path.islink(path):
+            raise CkptError(f"{path} is a link: nothing is written through it", hint="see mirror in gitckpt.toml")
+        if not os.path.isdir(path):
+            os.mkdir(path)
 
 
 def _require_its_own(place: str, name: str, track: str) -> None:
     if not os.path.lexists(place):
         return
     try:
-        there = json.loads(regular.content(place, _LARGEST, follow=False))
+        present = json.loads(regular.content(place, _LARGEST, follow=False))
     except (ValueError, RecursionError):
-        there = None
-    is_own = isinstance(there, dict) and there.get("track_id", track) == track and ("loop_state" in there or "track_id" in there)
+        present = None
+    # Only overwrite a file that holds the state of the same track.
+    is_own = isinstance(present, dict) and present.get("track_id", track) == track and ("loop_state" in present or "track_id" in present)
     if not is_own:
         raise CkptError(
             f"{name} is not written: what is there is not of the track {track}", hint="move it away, or change mirror in gitckpt.toml"
         )
 
 
-# Step graphs by name: those of `gitckpt.toml`, below `[steps.NAME]`, and the one that comes with gitckpt.
+# Step graphs by name.
 
 
+# The default graph.
 SUPERPOWERS = "superpowers"
-"""The graph that a run has where nobody says otherwise."""
 
 _GRAPH_KEYS = ("description", "mirror", "steps", "aliases", "max_fix_cycles", "max_iterations")
 _STEP_KEYS = ("name", "on_pass", "on_fail", "agent", "optional", "only_if", "tasks", "fix_cycle", "version_key")
+# Not allowed as step names: the end, statuses and the names of other checkpoints.
 _RESERVED = (COMPLETE, *STATUSES, *phase.NOT_PHASES)
-"""What no step may be called: where the steps end, statuses, and names of checkpoints that have nothing to do with steps."""
 
 _PRESET = os.path.join(os.path.dirname(__file__), "superpowers.toml")
 
 
 def read(path: str, name: str) -> Graph:
-    """Returns a step graph of a file, or the preset of that name where the file has none.
+    """Return a step graph from a file, or the preset of that name.
 
-    Args:
-        path: of the file; one that does not exist has no graphs.
-        name: of the graph.
-
-    Raises:
-        ConfigError: anything in any graph of the file is a mistake.
-        NotFoundError: there is no such graph; those there are are named.
-        UsageError: the file cannot be read.
+    A missing file has no graphs. A mistake in any graph of the file raises ConfigError.
     """
     return _named(name, text_of(path), path)
 
 
 def read_head(repository: Repository, name: str) -> Graph:
-    """Return a step graph of the file that HEAD has. Errors: as `read`."""
+    """Return a step graph from the file in HEAD; errors as `read`."""
     return _named(name, settings.head_text(repository), f"HEAD:{settings.FILE}")
 
 
@@ -154,27 +145,23 @@ def _named(name: str, text: str, path: str) -> Graph:
 
 @functools.cache
 def preset() -> Graph:
-    """Returns the steps of superpowers."""
+    """Return the superpowers graph."""
     return parse(text_of(_PRESET), "preset superpowers")[SUPERPOWERS]
 
 
 def preset_text() -> str:
-    """Returns the TOML of the steps of superpowers, to be copied and changed."""
+    """Return the superpowers graph as TOML."""
     return text_of(_PRESET)
 
 
 def parse(text: str, path: str) -> dict[str, Graph]:
-    """Returns the step graphs of a text by their names.
+    """Return the step graphs in a TOML text, by name.
 
     Args:
-        text: of the file.
-        path: what messages call it.
-
-    Raises:
-        ConfigError: it is not TOML, or anything in any of its graphs is a mistake.
+        path: the name of the text in messages.
     """
     if STEPS not in text:
-        return {}  # most files have none: what is wrong in such a one is for those who read it
+        return {}  # mistakes in other parts of the file are reported by their readers
     return ConfigFile(text, path).each(STEPS, "steps", _graph)
 
 
@@ -185,7 +172,7 @@ def _graph(name: str, table: Table) -> Graph:
     if wrong is not None:
         table.complain(f"mirror of {table.label} {wrong}", "mirror", hint='such as "conductor/tracks/{track}/metadata.json"')
     if name == SUPERPOWERS and mirror is not None and set(table.values) <= {"mirror", "description"}:
-        return replace(preset(), mirror=mirror)  # its steps as they are
+        return replace(preset(), mirror=mirror)  # with the preset's steps
     tables = table.tables("steps", "step")
     if not tables:
         table.complain(f"{table.label} has no steps", "steps", hint=f"add [[steps.{name}.steps]] with a name")
@@ -207,13 +194,7 @@ def _graph(name: str, table: Table) -> Graph:
 
 
 def _step(table: Table, names: Sequence[str], following: str) -> StepDefinition:
-    """Returns a step.
-
-    Args:
-        table: its table.
-        names: of all steps.
-        following: what it leads to where it does not say.
-    """
+    # Args: following: the default for on_pass.
     table.only(_STEP_KEYS)
     for key in ("on_pass", "on_fail"):
         target = table.text(key)
@@ -235,7 +216,7 @@ def _step(table: Table, names: Sequence[str], following: str) -> StepDefinition:
 
 
 def _names_differ(graph: Table, tables: Sequence[Table], names: Sequence[str], aliases: dict[str, str]) -> None:
-    """Notes names and aliases that a person could not tell apart, and aliases of nothing."""
+    """Report ambiguous names and aliases, and aliases of unknown steps."""
     taken: dict[str, str] = {folded(word): word for word in (COMPLETE, NOT_STARTED)}
     for table, name in zip(tables, names, strict=True):
         if name and folded(name) in taken and folded(name) != folded(COMPLETE) and folded(name) != folded(NOT_STARTED):
@@ -250,7 +231,7 @@ def _names_differ(graph: Table, tables: Sequence[Table], names: Sequence[str], a
 
 
 def _ends(graph: Table, tables: Sequence[Table], steps: Sequence[StepDefinition]) -> None:
-    """Notes steps that pass in a circle, to which nothing leads, or whose failures count and lead nowhere."""
+    """Report circles, unreachable steps, and fix cycles without on_fail."""
     by_name = {step.name: step for step in steps}
     if steps and all(step.optional for step in steps):
         graph.complain(f"every step of {graph.label} is optional", "steps")

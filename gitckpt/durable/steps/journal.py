@@ -1,4 +1,4 @@
-"""Records what is reported of steps: each report is one checkpoint of the run, made of the state that the run has at that moment."""
+"""Record step reports: each report is one checkpoint of its run."""
 
 from __future__ import annotations
 
@@ -30,25 +30,22 @@ if TYPE_CHECKING:
     from gitckpt.store.checkpoints import Checkpoints
 
 
-# Records what is reported of steps: each report is one checkpoint of the run, made of the state that the run has at that moment.
-
-
+# Key of the state: the track of the run.
 TRACK = "track_id"
-"""Key of the state: the track that a run is about."""
 
 _LOCK, _MIRROR_LOCK, _PATIENCE = "track.lock", "mirror.lock", 10.0
+# Maximum length of a checkpoint message, in characters; the state keeps the full notes.
 _MESSAGE = 300
-"""The longest message that notes become, in characters; they are whole in the state."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReportPlace:
-    """Where a report goes.
+    """The run that a report belongs to.
 
     Attributes:
-        run: the run; None where one is to be started for the track.
-        track: the track; None where none was named.
-        by_track: whether the track said which run it is.
+        run: None if the report starts a run for the track.
+        track: None if the caller named none.
+        by_track: whether the track determined the run.
     """
 
     run: str | None
@@ -58,12 +55,12 @@ class ReportPlace:
 
 @dataclass(frozen=True, slots=True)
 class Reported:
-    """What became of a report.
+    """The result of a report.
 
     Attributes:
-        checkpoint: the one that it made, with the state that the run has now.
+        checkpoint: the new checkpoint, with the current state of the run.
         graph: the steps of the run.
-        is_new: whether the run was started for it.
+        is_new: whether the report started the run.
     """
 
     checkpoint: Checkpoint
@@ -72,22 +69,14 @@ class Reported:
 
 
 def place(store: Checkpoints, *, run: str | None = None, track: str | None = None, environ: Mapping[str, str] = os.environ) -> ReportPlace:
-    """Returns the run that is meant: the one that is named, that of `CKPT_RUN`, the one whose worktree this is, or that of a track.
+    """Return the run that is meant.
 
-    Args:
-        store: as seen from where the call was made.
-        run: its id, or a prefix of it.
-        track: what it is about.
-        environ: the environment.
-
-    Raises:
-        UsageError: none is said.
-        NotFoundError, AmbiguousError: there is no such run, or several.
+    In this order: `run` (an id or a prefix), CKPT_RUN, the run of this worktree, the track.
     """
-    said = run or environ.get(leases.RUN_VARIABLE)
-    if said:
-        is_there = ids.is_run_id(said) and store.refs.read(layout.RUNS + said) is not None
-        return ReportPlace(said if is_there else finder.find_run(said, store.index), track)
+    name = run or environ.get(leases.RUN_VARIABLE)
+    if name:
+        exists = ids.is_run_id(name) and store.refs.read(layout.RUNS + name) is not None
+        return ReportPlace(name if exists else finder.find_run(name, store.index), track)
     owner = ownership.owner(store.repository)
     if owner is not None and owner.run is not None:
         return ReportPlace(owner.run, track)
@@ -100,11 +89,7 @@ def place(store: Checkpoints, *, run: str | None = None, track: str | None = Non
 
 
 def read(store: Checkpoints, where: ReportPlace) -> Checkpoint:
-    """Returns the newest checkpoint of the run that is meant, with its state.
-
-    Raises:
-        NotFoundError: there is none.
-    """
+    """Return the newest checkpoint of a run."""
     if where.run is None:
         raise NotFoundError(
             f"no run is about the track {where.track}", hint=f"begin: git ckpt step start STEP --track {shell_word(str(where.track))}"
@@ -113,15 +98,10 @@ def read(store: Checkpoints, where: ReportPlace) -> Checkpoint:
 
 
 def graph_of(store: Checkpoints, state: Mapping[str, Any], wanted: str | None = None) -> Graph:
-    """Returns the steps of a run: as HEAD has them where the file cannot be read.
+    """Return the steps of a run; those in HEAD if `gitckpt.toml` cannot be read.
 
     Args:
-        state: of the run.
-        wanted: what the caller names, where the run does not say by itself.
-
-    Raises:
-        UsageError: the run has other steps than the caller names; or the file has mistakes.
-        NotFoundError: there are no such steps.
+        wanted: the graph that the caller names; must agree with the state, if that has one.
     """
     own = _graph_name(state)
     if own is not None and wanted is not None and own != wanted:
@@ -131,7 +111,7 @@ def graph_of(store: Checkpoints, state: Mapping[str, Any], wanted: str | None = 
     try:
         return graph_file.read(os.path.join(top, settings.FILE), name)
     except UsageError as error:
-        if not store.rules.read().problem:  # the mistake is in the steps themselves
+        if not store.rules.read().problem:  # the mistake is in the graph itself
             raise
         try:
             return graph_file.read_head(store.repository, name)
@@ -140,7 +120,7 @@ def graph_of(store: Checkpoints, state: Mapping[str, Any], wanted: str | None = 
 
 
 def home(store: Checkpoints, run: str) -> str | None:
-    """Returns the top of the worktree that a run is worked on in: its own, or else the one one is in; None where there is none."""
+    """Return the worktree of a run, or else the current one; None without one."""
     return ownership.of_runs(store.repository).get(run, store.repository.worktree)
 
 
@@ -153,25 +133,16 @@ def report(
     files: bool = False,
     checkpoint_id: str | None = None,
 ) -> Reported:
-    """Records what is reported of a step; when this returns, it is on the disk.
+    """Record a report durably.
 
-    Reports of several processes at once are applied one after the other, each to what the one before has made: none is lost.
+    Concurrent reports are applied one after the other; none is lost.
 
     Args:
-        store: as seen from where the call was made; a run that has a worktree of its own is seen from there.
-        where: the run.
-        said: the report.
-        graph: the name of its steps, for a run that has none yet.
-        files: whether the files of the worktree are captured.
-        checkpoint_id: a fresh UUID version 4 for the checkpoint. Where there is one by that id, the call was made before, and its caller
-            was killed before he knew: nothing is recorded again.
-
-    Raises:
-        OutOfOrder, StepsBlocked, UsageError: it is refused, and nothing is recorded (`machine.applied`).
-        NotFoundError: there is no such run, or there are no such steps.
-        LeaseLost: this process was started by a driver of the run that was taken over since.
-        StateError: a value cannot be stored losslessly.
-        CkptError: it cannot be recorded.
+        store: opened where the call was made; a run with its own worktree is opened from there.
+        graph: the name of the steps of a run that has none yet.
+        files: whether to capture the files of the worktree.
+        checkpoint_id: a fresh UUIDv4. A repeated call with the same id, as after a crash, records
+            nothing.
     """
     if checkpoint_id is not None:
         before = _recorded(store, where, said, checkpoint_id)
@@ -182,7 +153,7 @@ def report(
         return _extend(store, where.run, where.track, said, graph, files=files)
     assert where.track is not None
     with Lock(os.path.join(store.repository.make_private_dir(), _LOCK), _PATIENCE):
-        again = replace(where, run=run_about(store, where.track))  # another process may have started it meanwhile
+        again = replace(where, run=run_about(store, where.track))  # another process may have started the run
         if again.run is not None and not _begins_anew(store, again, said):
             return _extend(store, again.run, where.track, said, graph, files=files)
         steps = graph_of(store, {}, graph)
@@ -191,7 +162,7 @@ def report(
 
 
 def _recorded(store: Checkpoints, where: ReportPlace, said: StepReport, checkpoint_id: str) -> Reported | None:
-    """Returns what was reported under an id; None where nothing was."""
+    """Return the earlier result for a checkpoint id; None if the id is new."""
     if not ids.is_id(checkpoint_id):
         raise UsageError(f"{checkpoint_id!r:.60} is no UUID of version 4", hint="make one: uuidgen --random")
     if store.refs.read(layout.CHECKPOINTS + checkpoint_id) is None:
@@ -201,7 +172,7 @@ def _recorded(store: Checkpoints, where: ReportPlace, said: StepReport, checkpoi
     label = f"{steps.step(said.step).name}-{record.LABELS[said.action]}"
     if found.run is None or found.trigger != STEP or found.label != label or (found.run != where.run and not where.by_track):
         raise UsageError(f"checkpoint {checkpoint_id} is about something else: {found.label}", hint="give each report an id of its own")
-    # The call before may have been killed between its checkpoint and the mirror, or even before it moved the head of the run.
+    # The first call may have been killed before it moved the run's head or wrote the mirror.
     store.heads.move_up(found.run)
     path = ownership.of_runs(store.repository).get(found.run)
     home_repository = administration.seen_from(store.repository, path) if path is not None else None
@@ -210,12 +181,9 @@ def _recorded(store: Checkpoints, where: ReportPlace, said: StepReport, checkpoi
 
 
 def _write_mirror(store: Checkpoints, repository: Repository, graph: Graph, run: str) -> None:
-    """Write the newest state of a run to its mirror file, if its steps have one.
+    """Write the mirror file, if the graph has one.
 
     The report is recorded by then, so a failure is announced and not raised.
-
-    Args:
-        repository: seen from the worktree that the file lies in.
     """
     if graph.mirror is None or repository.worktree is None:
         return
@@ -231,27 +199,21 @@ def _extend(store: Checkpoints, run: str, track: str | None, said: StepReport, g
     newest = store.heads.read(run)
     steps = graph_of(store, newest.state, graph)
     path = ownership.of_runs(store.repository).get(run)
-    there = administration.seen_from(store.repository, path) if path is not None else None
-    if there is None and newest.pipeline is not None:
-        # Its worktree is gone, and will be made again from its newest checkpoint: the commit must be that of the run, not of this place.
+    worktree = administration.seen_from(store.repository, path) if path is not None else None
+    if worktree is None and newest.pipeline is not None:
+        # The run's worktree is gone, and resume recreates it from the newest checkpoint: record the
+        # run's commit, not the one that is checked out here.
         if files:
             raise UsageError(f"the worktree of run {run} is gone", hint=f"make it again: git ckpt resume {run} --no-run")
         return Reported(_Writer(store, steps, said, track).write(run=run, base=newest.git_sha), steps, is_new=False)
-    if there is None or os.path.realpath(there.git_dir) == os.path.realpath(store.repository.git_dir):
+    if worktree is None or os.path.realpath(worktree.git_dir) == os.path.realpath(store.repository.git_dir):
         return Reported(_Writer(store, steps, said, track).write(run=run, files=files), steps, is_new=False)
-    with store.seen_from(there, "plumbing") as inside:
+    with store.seen_from(worktree, "plumbing") as inside:
         return Reported(_Writer(inside, steps, said, track).write(run=run, files=files), steps, is_new=False)
 
 
 class _Writer:
-    """Writes one report.
-
-    Args:
-        store: as seen from the worktree that it is about.
-        graph: the steps of the run.
-        said: the report.
-        track: the track that the run is about, where that was said.
-    """
+    """Writes one report as a checkpoint."""
 
     def __init__(self, store: Checkpoints, graph: Graph, said: StepReport, track: str | None) -> None:
         self._store = store
@@ -261,7 +223,7 @@ class _Writer:
         self._step = graph.step(said.step).name
 
     def write(self, *, files: bool = False, run: str | None = None, start: str | None = None, base: str | None = None) -> Checkpoint:
-        """Writes it, to a run or as the first checkpoint of one; the arguments are those of `Store.record`."""
+        """Write to a run or as the first checkpoint of one; arguments as `Store.record`."""
         self._at = times.to_text(self._store.clock())
         notes = " ".join((self._said.notes or "").split())
         message = ": ".join(filter(None, ["reset" if self._said.action == RESET else "", notes]))
@@ -278,7 +240,7 @@ class _Writer:
             "errors": [str(self._said.notes)] if self._said.action == FAIL else [],
             **({"id": self._said.checkpoint_id} if self._said.checkpoint_id is not None else {}),
         }
-        # An agent waits for it, so the files are left out where they take too long.
+        # An agent waits for this call: a capture that takes too long is left out.
         limits = self._store.rules.limits
         made = self._store.save(label, limits=limits().automatic(), **how) if files else self._store.record(label, base=base, **how)
         _write_mirror(self._store, self._store.repository, self._graph, str(made.run))
@@ -291,7 +253,8 @@ class _Writer:
             raise UsageError(f"the run has the steps of {own} by now", hint="run the command again")
         after = machine.applied(self._graph, known, self._said, self._at)
         if self._graph.name != graph_file.SUPERPOWERS:
-            after[machine.LOOP] = {"graph": self._graph.name} | after[machine.LOOP]  # first, as what follows a table has no heading
+            # First: in TOML a key cannot follow the tables of its table.
+            after[machine.LOOP] = {"graph": self._graph.name} | after[machine.LOOP]
         return after
 
     def _progress(self, state: Mapping[str, Any]) -> Progress | None:
@@ -299,12 +262,10 @@ class _Writer:
 
 
 def _begins_anew(store: Checkpoints, where: ReportPlace, said: StepReport) -> bool:
-    """Tells whether a report needs a new run of its track: there is none, or all are over, and it starts a step."""
     return where.run is None or (where.by_track and said.action == START and _is_over(store, where.run))
 
 
 def _graph_name(state: Mapping[str, Any]) -> str | None:
-    """Returns the name of the steps that a state is about; None where it has none yet."""
     loop = state.get(machine.LOOP)
     said = loop.get("graph") if isinstance(loop, Mapping) else None
     return said if isinstance(said, str) else graph_file.SUPERPOWERS if loop else None
@@ -316,17 +277,16 @@ def _is_over(store: Checkpoints, run: str) -> bool:
 
 
 def run_about(store: Checkpoints, track: str) -> str | None:
-    """Returns the newest run of ours that is about a track, the newest open one first; None where there is none.
+    """Return the newest open run of a track, or else the newest one; None without any.
 
-    Raises:
-        UsageError: the track is none.
+    Only considers runs of this repository.
     """
     if not track.strip() or not track.isprintable():
         raise UsageError(f"{track!r} is no name of a track", hint="write it on one line: --track add-login")
     slug = ids.slug(track)
     found: list[str] = []
     for run in sorted(store.index.runs(), reverse=True):
-        name = run[16:]
+        name = run[16:]  # behind the timestamp
         if name != slug and not (name.startswith(f"{slug}-") and name[len(slug) + 1 :].isdigit()):
             continue
         if store.heads.is_ours(run) and store.heads.read(run).state.get(TRACK) == track:
@@ -334,25 +294,22 @@ def run_about(store: Checkpoints, track: str) -> str | None:
     return next((run for run in found if not _is_over(store, run)), found[0] if found else None)
 
 
-# The audit trail: everything that was ever reported of the steps of a run, from its checkpoints; nothing in it is overwritten.
+# History: all reports of a run, read from its checkpoints.
 
 
 @dataclass(frozen=True, slots=True)
 class StepEvent:
-    """One report.
+    """One report in the history of a run.
 
     Attributes:
-        checkpoint: the id of its checkpoint, whose state holds all that was known then.
-        sequence: its place in the run.
-        timestamp: when it was made.
-        step: the name of the step.
+        checkpoint: the id of the checkpoint.
+        sequence: the position in the run.
         status: started, progress, complete, failed, blocked or skipped.
-        agent: who reported it, where that was said.
+        agent: the reporting agent, if it was named.
         message: the notes, on one line.
-        errors: the notes of a failure, as they were.
+        errors: the notes of a failure, unchanged.
         git_sha: the commit that was checked out.
         has_files: whether the files were captured.
-        progress: how far the step had come.
     """
 
     checkpoint: str
@@ -369,11 +326,7 @@ class StepEvent:
 
 
 def read_history(store: Checkpoints, run: str) -> list[StepEvent]:
-    """Returns what was reported in a run, oldest first.
-
-    Raises:
-        InvalidCheckpoint: one of its checkpoints is damaged.
-    """
+    """Return the reports of a run, oldest first."""
     entries = [entry for entry in reversed(heads.chain(store.index, store.repository, run)) if entry.trigger == STEP]
     found = []
     for entry, content in zip(entries, store.objects.read([entry.oid for entry in entries]), strict=True):

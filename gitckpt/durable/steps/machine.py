@@ -1,8 +1,9 @@
-"""The state machine of the steps: where a run is, what a report changes, and what it refuses. Pure: states in, states out.
+"""The state machine of the steps. Pure functions from states to states.
 
-What it keeps stands in the state of the run as superpowers' `metadata.json` has it: `loop_state` with `current_step`, `step_status`,
-`step_started_at`, `fix_cycle_count`, `max_fix_cycles` and `checkpoints` (step → record), and beside it `blockers`. Two keys are ours:
-`loop_state.graph`, where it is another graph than the usual one, and `loop_state.iterations`.
+The state has the layout of superpowers' `metadata.json`: `loop_state` with `current_step`,
+`step_status`, `step_started_at`, `fix_cycle_count`, `max_fix_cycles` and `checkpoints` (step →
+record), and beside it `blockers`. gitckpt adds `loop_state.graph` (if it is not the default
+graph) and `loop_state.iterations`.
 """
 
 from __future__ import annotations
@@ -25,31 +26,28 @@ if TYPE_CHECKING:
     from typing import Any
 
 
-# The state machine of the steps: where a run is, what a report changes, and what it refuses. Pure: states in, states out.
-
-
 LOOP, BLOCKERS = "loop_state", "blockers"
 
 
 class StepsBlocked(CkptError):
-    """The run cannot go on without somebody's help."""
+    """The run is blocked and needs a person."""
 
     exit_code = 4
 
 
 class OutOfOrder(UsageError):
-    """The run is at another step."""
+    """The report is about a step that the run is not at."""
 
 
 @dataclass(frozen=True, slots=True)
 class StepPosition:
-    """Where a run is.
+    """The step that a run is at.
 
     Attributes:
-        step: the name of the step; `COMPLETE` where nothing is left to do.
-        status: one of `words.STATUSES`.
-        known: whether the graph has that step: files of others may say anything.
-        reasons: why it is blocked, a sentence for each blocker that is not settled.
+        step: `COMPLETE` if nothing is left to do.
+        status: one of `STATUSES`.
+        known: whether the graph has the step; foreign state files may name any.
+        reasons: the descriptions of the active blockers.
     """
 
     step: str
@@ -59,12 +57,10 @@ class StepPosition:
 
 
 def position(graph: Graph, state: Mapping[str, Any]) -> StepPosition:
-    """Returns where a run is.
+    """Return the step that a run is at.
 
-    A state of somebody else may name a step that has passed, or failed with a way on: the run is then at the step that follows.
-
-    Raises:
-        UsageError: `loop_state` of the state is none.
+    A foreign state may name a step that passed, or failed with `on_fail`: the run is then at the
+    step that follows.
     """
     loop = _table(state, LOOP)
     known = _table(loop, "checkpoints", "loop_state.")
@@ -89,7 +85,7 @@ def position(graph: Graph, state: Mapping[str, Any]) -> StepPosition:
 
 
 def _standing_for(graph: Graph, state: Mapping[str, Any], said: object) -> StepDefinition | None:
-    """Returns the step for a word that some write in the place of one; None where it is no such word."""
+    # Some tools write a status such as BLOCKED instead of a step name.
     if statuses.status_of(said) == statuses.BLOCKED:
         active = active_blockers(state)
         return (graph.find(active[-1].get("blocked_step")) if active else None) or graph.first
@@ -97,39 +93,32 @@ def _standing_for(graph: Graph, state: Mapping[str, Any], said: object) -> StepD
 
 
 def active_blockers(state: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    """Returns the blockers that nobody has settled."""
+    """Return the blockers that are not resolved."""
     return [each for each in _list(state) if isinstance(each, Mapping) and str(each.get("status", "")).upper() == statuses.ACTIVE]
 
 
 def loop_of(state: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Returns the table `loop_state` of a state; an empty one where there is none.
-
-    Raises:
-        UsageError: it is no table.
-    """
+    """Return `loop_state`, or an empty table; raise UsageError if it is not a table."""
     return _table(state, LOOP)
 
 
 def record_of(graph: Graph, state: Mapping[str, Any], step: str) -> Mapping[str, Any]:
-    """Returns what is known of a step: the record under its name, or else under an alias of it; an empty one without any."""
+    """Return the record of a step, stored under its name or an alias; {} without one."""
     known = _table(_table(state, LOOP), "checkpoints", "loop_state.")
     name = _key(graph, known, step)
     return _table(known, name, "loop_state.checkpoints.")
 
 
 def applied(graph: Graph, state: Mapping[str, Any], report: StepReport, at: str) -> dict[str, Any]:
-    """Returns the state of a run after a report; the one that is handed in stays as it is.
+    """Return the state after a report; the input state is not changed.
 
     Args:
-        graph: its steps.
-        state: its state.
-        report: what is reported.
-        at: now, as a timestamp.
+        at: the current time, as a timestamp.
 
     Raises:
         OutOfOrder: the run is at another step.
         StepsBlocked: the run is blocked.
-        UsageError: there is no such step, something that must be said is missing, or the state is not one of steps.
+        UsageError: unknown step, incomplete report or malformed state.
     """
     step = graph.step(report.step)
     if step is END and report.action != PASS:
@@ -150,10 +139,7 @@ def applied(graph: Graph, state: Mapping[str, Any], report: StepReport, at: str)
 
 
 def _admit(here: StepPosition, step: StepDefinition, record: Mapping[str, Any], report: StepReport) -> bool:
-    """Tells whether a report moves the machine, or only adds to the record of a step.
-
-    Raises: as `applied`.
-    """
+    """Return whether a report moves the machine or only adds to a record."""
     if report.action == RESET:
         return True
     is_next = step.optional and step.name != here.step and step.on_pass == here.step and here.status == statuses.NOT_STARTED
@@ -177,19 +163,13 @@ def _admit(here: StepPosition, step: StepDefinition, record: Mapping[str, Any], 
 
 
 def blocked(here: StepPosition) -> StepsBlocked:
-    """Returns the error that says that a run is blocked, and by what."""
+    """Return the error for a blocked run."""
     why = f": {'; '.join(here.reasons)}" if here.reasons else ""
     return StepsBlocked(f"the run is blocked at {here.step}{why}", hint=f"settle it, then: git ckpt step reset {shell_word(here.step)}")
 
 
 class _Work:
-    """One change of a state.
-
-    Args:
-        graph: the steps.
-        state: what it is made from; stays as it is.
-        at: now, as a timestamp.
-    """
+    """One change of a copy of a state."""
 
     def __init__(self, graph: Graph, state: Mapping[str, Any], at: str) -> None:
         self._graph = graph
@@ -203,7 +183,7 @@ class _Work:
         self.state = _tables_last({**state, BLOCKERS: self._blockers, LOOP: self._loop}, LOOP)
 
     def begin(self, step: StepDefinition, report: StepReport, *, moves: bool) -> None:
-        """Begins a step, or goes on with it."""
+        """Start or continue a step."""
         record = self._record(step)
         if statuses.status_of(record.get("status")) != statuses.IN_PROGRESS or report.action == START:
             self._count_iteration(step, report)
@@ -214,10 +194,11 @@ class _Work:
             record["status"] = statuses.IN_PROGRESS
         self._put(step, self._merged(record, step, report))
         if moves:
-            self._stand(step.name, statuses.IN_PROGRESS, record.get("started_at"))  # others write records without it
+            # Records written by other tools may lack started_at.
+            self._stand(step.name, statuses.IN_PROGRESS, record.get("started_at"))
 
     def end(self, step: StepDefinition, report: StepReport, *, moves: bool) -> None:
-        """Ends a step, and goes to the one that follows."""
+        """End a step and enter the next one."""
         record = self._record(step)
         if statuses.status_of(record.get("status")) != statuses.IN_PROGRESS or not record.get("started_at"):
             record["started_at"] = self._at
@@ -234,7 +215,7 @@ class _Work:
             self.enter(self._graph.after(step, {**self._records, step.name: self._record(step)}))
 
     def reset(self, step: StepDefinition, report: StepReport, here: StepPosition) -> None:
-        """Takes the run to a step that is to be begun, settles what blocked it, and counts cycles and iterations anew."""
+        """Return to a step, resolve its blockers and reset the counters."""
         settled = {step.name} | ({here.step} if here.status == statuses.BLOCKED else set())
         for i, each in enumerate(self._blockers):
             if each in active_blockers(self.state) and self._name(each.get("blocked_step")) in settled:
@@ -247,10 +228,10 @@ class _Work:
         self._stand(step.name, statuses.NOT_STARTED, None)
 
     def enter(self, step: StepDefinition, *, by_failure: bool = False) -> None:
-        """Goes to a step, which has not begun; what its last turn said is in the history."""
         if step is END:
             self._stand(COMPLETE, statuses.PASSED, None)
             return
+        # What the last attempt reported stays in the history only.
         before = self._record(step)
         record: dict[str, Any] = {"status": statuses.NOT_STARTED, "started_at": None, "completed_at": None, "agent": None}
         if step.version_key is not None and by_failure:
@@ -324,18 +305,18 @@ class _Work:
 
 
 def _ordered(record: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns a record with the keys that all have in the order of the protocol."""
+    # Common keys first, in the order of the protocol.
     first = ("status", "started_at", "completed_at", "agent", "output_files", "notes", "last_updated")
     return _tables_last({key: record.get(key) for key in first} | {"progress": None} | dict(record), "progress", "tasks")
 
 
 def _tables_last(table: Mapping[str, Any], *last: str) -> dict[str, Any]:
-    """Returns a table with some keys behind the others: only so has a table in it a heading of its own in the document."""
+    # In TOML, simple keys must come before tables, or they would belong to the table.
     return {key: table[key] for key in table if key not in last} | {key: table[key] for key in last if key in table}
 
 
 def _key(graph: Graph, known: Mapping[str, Any], step: str) -> str:
-    """Returns the key of a step's record: its name, or else the alias under which somebody else has put it."""
+    # Other tools may store a record under an alias.
     if step in known:
         return step
     return next((key for key in known if (found := graph.find(key)) is not None and found.name == step), step)
@@ -357,7 +338,7 @@ def _list(state: Mapping[str, Any]) -> list[Any]:
     return value or []
 
 
-# Where a run goes on: the step by the machine, and of a step with tasks the first one that the plan has open.
+# The next step and, if it has tasks, the first open task of the plan.
 
 
 PLAN = "plan.md"
@@ -367,15 +348,15 @@ _LARGEST = 16_000_000
 
 @dataclass(frozen=True, slots=True)
 class NextStep:
-    """Where a run goes on.
+    """The step and task to continue with.
 
     Attributes:
-        step: the name of the step; `COMPLETE` where nothing is left to do.
+        step: `COMPLETE` if nothing is left to do.
         status: of the step.
-        task: the name of the task; None where the step has none, or all of them are done.
-        title: the text of that task, where a plan has it.
-        plan: the path of the plan that was read; None without one.
-        remarks: where plan and records disagree, and what else a person should know, a sentence each.
+        task: None if the step has no tasks or all are done.
+        title: the text of the task, if a plan has it.
+        plan: the path of the plan that was read.
+        remarks: notes for a person, such as conflicts of plan and records; one sentence each.
     """
 
     step: str
@@ -389,19 +370,12 @@ class NextStep:
 def next_of(
     graph: Graph, state: Mapping[str, Any], top: str | None, *, path: str | None = None, resume_from: str | None = None
 ) -> NextStep:
-    """Returns where a run goes on.
+    """Return the step and task that a run continues with.
 
     Args:
-        graph: its steps.
-        state: its state.
-        top: the worktree in which its plan is looked for; None where there is none.
-        path: of the plan; by default the one that the steps have reported, `plan.md`, or the one of its track.
-        resume_from: the number of the task to go on with, whatever plan and records say.
-
-    Raises:
-        StepsBlocked: the run is blocked.
-        NotFoundError: there is no such file, or no such task in the plan.
-        UsageError: the run is at a step without tasks; or the plan cannot be read.
+        top: the worktree that may contain the plan.
+        path: of the plan; default: a reported `plan.md`, the one at the top or the track's.
+        resume_from: the number of a task that overrides plan and records.
     """
     here = position(graph, state)
     if here.status == report.BLOCKED:
@@ -445,7 +419,6 @@ def _of_position(graph: Graph, here: StepPosition, state: Mapping[str, Any]) -> 
 
 
 def _disagreements(record: Mapping[str, Any], tasks: Sequence[PlanTask], first: PlanTask | None, shown: str) -> Iterator[str]:
-    """Yields where the records of a step say something else than the plan, which is right."""
     last = record.get("last_task")
     number = report.task_id(last) if isinstance(last, str) else None
     here = f"it goes on with {first.name}" if first is not None else "nothing is left to do"
@@ -456,6 +429,7 @@ def _disagreements(record: Mapping[str, Any], tasks: Sequence[PlanTask], first: 
         yield f"last_task is {number}, which {shown} has open; {here}"
     elif number is not None and report.open_after(tasks, number) != first and first is not None:
         yield f"last_task is {number}, but {shown} has {first.name} open before it; {here}"
+    # The plan is right where it and the records differ.
     known = record.get("tasks")
     said = {report.task_id(name): task for name, task in known.items() if isinstance(task, Mapping)} if isinstance(known, Mapping) else {}
     for name, task in there.items():
@@ -467,12 +441,11 @@ def _disagreements(record: Mapping[str, Any], tasks: Sequence[PlanTask], first: 
 
 
 def _plan(graph: Graph, state: Mapping[str, Any], step: str, top: str | None, path: str | None) -> tuple[str, list[PlanTask]] | None:
-    """Returns how the plan is called, and its tasks; None where there is none."""
     if path is not None:
         return path, report.tasks(_text(path))
     for name in _candidates(graph, state, step) if top is not None else ():
         found = os.path.join(top or "", name)
-        # What a state names may come from somebody else: only a file of the worktree is a plan.
+        # A state may have been fetched: accept only a plan inside the worktree.
         if os.path.isfile(found) and os.path.realpath(found).startswith(os.path.realpath(top or "") + os.sep):
             return name, report.tasks(_text(found))
     return None

@@ -1,7 +1,8 @@
-"""What one call reports of a step, and how it becomes part of the step's record. Pure: tables in, tables out.
+"""Step reports, step records and the tasks of a plan. Pure functions.
 
-A record has the keys of superpowers (`status`, `started_at`, `completed_at`, `agent`, `progress`, `output_files`, `notes`, `last_updated`,
-and those of single steps); keys that nobody here knows stay as they are.
+A record has the keys of superpowers (`status`, `started_at`, `completed_at`, `agent`,
+`progress`, `output_files`, `notes`, `last_updated`, and those of single steps). Unknown keys are
+kept.
 """
 
 from __future__ import annotations
@@ -20,16 +21,16 @@ if TYPE_CHECKING:
     from typing import Any
 
 
-# The words of the step protocol: statuses as superpowers write them, and as people and models spell them.
+# Statuses as superpowers writes them, and the spellings of people and models.
 
 
 NOT_STARTED, IN_PROGRESS, PASSED, FAILED, BLOCKED, SKIPPED = "NOT_STARTED", "IN_PROGRESS", "PASSED", "FAILED", "BLOCKED", "SKIPPED"
 STATUSES = (NOT_STARTED, IN_PROGRESS, PASSED, FAILED, BLOCKED, SKIPPED)
+# The statuses of a blocker.
 ACTIVE, RESOLVED = "ACTIVE", "RESOLVED"
-"""The statuses of a blocker."""
 
+# The verdicts of a reviewing step.
 VERDICT_PASS, VERDICT_FAIL = "PASS", "FAIL"
-"""The verdicts of a step that judges."""
 
 _ALSO = {
     "PASS": PASSED,
@@ -57,7 +58,7 @@ _TASK = re.compile(
 
 
 def status_of(value: object) -> str | None:
-    """Returns one of `STATUSES` for what a state says, in whatever case and with whatever between the words; None where it is none."""
+    """Return the status that a word means, one of `STATUSES`; None if it means none."""
     if not isinstance(value, str):
         return None
     word = re.sub(r"[\s-]+", "_", value.strip()).upper()
@@ -65,18 +66,19 @@ def status_of(value: object) -> str | None:
 
 
 def task_id(text: str) -> str | None:
-    """Returns the number that a task begins with, such as "2.3" for "2.3" and for "Task 2.3: Log in"; None where there is none."""
+    """Return the number at the start of a task, such as "2.3" of "Task 2.3: Log in"."""
     found = _TASK.match(text.strip())
     return next(group.lower() for group in found.groups() if group) if found else None
 
 
-# What one call reports of a step, and how it becomes part of the step's record. Pure: tables in, tables out.
+# Reports and records.
 
 
 START, PROGRESS, PASS, FAIL, BLOCK, SKIP, RESET = "start", "progress", "pass", "fail", "block", "skip", "reset"
+# Record key: tasks that were done before the first one was reported by name.
 BEFORE = "tasks_before"
-"""Key of a record: how many tasks were done before the first one was reported by its name."""
 
+# The actions and the phase status of their checkpoints; the message marks a reset.
 LABELS = {
     START: "started",
     PROGRESS: "progress",
@@ -86,58 +88,47 @@ LABELS = {
     SKIP: "skipped",
     RESET: "progress",
 }
-"""What may be reported, and the status that its checkpoint gets; a reset is known by its message."""
 
 ENDS = {PASS: PASSED, FAIL: FAILED, BLOCK: BLOCKED, SKIP: SKIPPED}
+# Record keys that have a parameter or that the protocol maintains.
 OWN = ("status", "started_at", "completed_at", "last_updated", "agent", "notes", "progress", "output_files", "tasks", "verdict")
-"""The keys of a record that have a parameter, or that are kept by the protocol itself."""
 
 _MAX = 2**63
 
 
 @dataclass(frozen=True, slots=True)
 class StepReport:
-    """What a call says of a step. None, and what is empty, leaves a thing as it was; a UsageError names what cannot be meant."""
+    """A report of a step. None and empty values leave the record unchanged."""
 
+    # One of `LABELS`.
     action: str
-    """One of `LABELS`."""
-
+    # Name or alias.
     step: str
-    """Name or alias of the step."""
-
     agent: str | None = None
     notes: str | None = None
+    # A number such as "2.3" or "Task 2.3", or a text.
     task: str | None = None
-    """The task it is at: a number such as "2.3" or "Task 2.3", or words."""
-
+    # One of `STATUSES`.
     task_status: str | None = None
-    """What has become of that task, one of `words.STATUSES`."""
-
+    # The worker at the task, if there are several.
     worker: str | None = None
-    """Who is at the task, where several are at work."""
-
     tasks_completed: int | None = None
     tasks_total: int | None = None
     current_phase: int | None = None
     total_phases: int | None = None
+    # Created or changed files.
     outputs: tuple[str, ...] = ()
-    """Files that were made or changed."""
-
     verdict: str | None = None
+    # The oid of a commit.
     commit: str | None = None
-    """The oid of a commit that belongs to it."""
-
+    # The subject of that commit.
     subject: str = ""
-    """The subject of that commit."""
-
+    # Additional keys of the record.
     values: Mapping[str, Any] = field(default_factory=dict)
-    """More keys of the record."""
-
+    # Accept the report although the run is blocked or at another step.
     force: bool = False
-    """Whether it counts although the run is at another step, or blocked."""
-
+    # The id of the new checkpoint; None: a random one.
     checkpoint_id: str | None = None
-    """The id of the checkpoint that holds it; None for a fresh one."""
 
     def __post_init__(self) -> None:
         for name in ("action", "step", "subject"):
@@ -154,11 +145,7 @@ class StepReport:
 
 
 def require_sound(report: StepReport, step: StepDefinition) -> None:
-    """Raises an error where a report lacks what it must say, or contradicts itself.
-
-    Raises:
-        UsageError: it does.
-    """
+    """Raise UsageError if a report is incomplete or contradicts itself."""
     if report.action in (FAIL, BLOCK) and not (report.notes or "").strip():
         what = "what went wrong" if report.action == FAIL else "what has to be settled"
         raise UsageError(f"{step.name} cannot {report.action} without notes", hint=f'say {what}: --notes "…"')
@@ -177,13 +164,10 @@ def require_sound(report: StepReport, step: StepDefinition) -> None:
 
 
 def merged(record: Mapping[str, Any], step: StepDefinition, report: StepReport, at: str) -> dict[str, Any]:
-    """Returns the record of a step after a report; its status is not touched.
+    """Return the record of a step after a report; its status is unchanged.
 
     Args:
-        record: as it was.
-        step: the step.
-        report: the report.
-        at: now, as a timestamp.
+        at: the current time, as a timestamp.
     """
     new = {**record, **report.values}
     new["agent"] = report.agent or new.get("agent") or step.agent or "unknown"
@@ -208,7 +192,7 @@ def merged(record: Mapping[str, Any], step: StepDefinition, report: StepReport, 
 
 
 def progress_of(record: Mapping[str, Any]) -> Progress | None:
-    """Returns what a record says of progress, as a checkpoint has it; what is no count or text, as in files of others, is left out."""
+    """Return the progress in a record; drop values of a wrong type."""
     said = record.get("progress")
     if not isinstance(said, Mapping):
         return None
@@ -243,7 +227,7 @@ def _add_commit(record: dict[str, Any], step: StepDefinition, report: StepReport
 
 
 def _add_task(record: dict[str, Any], report: StepReport, at: str) -> None:
-    """Notes what has become of one task, where it has a number or somebody says more of it than its name."""
+    # Free text without a number is a task only if the report says more about it.
     assert report.task is not None
     number = task_id(report.task)
     if number is None and report.task_status is None and report.worker is None:
@@ -263,7 +247,7 @@ def _add_task(record: dict[str, Any], report: StepReport, at: str) -> None:
 
 
 def _keep_counts(new: dict[str, Any], record: Mapping[str, Any], report: StepReport) -> None:
-    """Keeps the counts that were given before the first task was reported: the table of tasks begins with that one, and they did not."""
+    """Keep counts reported before the first named task, which `tasks` lacks."""
     said = record.get("progress")
     known = said if isinstance(said, Mapping) else {}
     done, total = (_whole(known.get(key)) or _whole(record.get(key)) for key in ("tasks_completed", "tasks_total"))
@@ -276,7 +260,7 @@ def _keep_counts(new: dict[str, Any], record: Mapping[str, Any], report: StepRep
 
 
 def _count(record: dict[str, Any], step: StepDefinition) -> None:
-    """Counts tasks: by the table of them where there is one, as no single worker knows of all."""
+    # The table of tasks has precedence: no single worker knows all tasks.
     tasks, progress = record.get("tasks"), record["progress"]
     if isinstance(tasks, Mapping) and tasks:
         before = _whole(record.get(BEFORE)) or 0
@@ -292,11 +276,11 @@ def _whole(value: object) -> int | None:
     return value if type(value) is int and 0 <= value < _MAX else None
 
 
-# The tasks of a plan in Markdown: `- [ ] Task 2.3: Log in`, and what has become of each. Pure: text in, tasks out.
+# The tasks of a Markdown plan: `- [ ] Task 2.3: Log in`.
 
 
+# The marks in the brackets: pending, in progress, done, blocked.
 OPEN, STARTED, DONE, STUCK = " ", "~", "x", "!"
-"""The marks in the brackets: pending, in progress, done, blocked."""
 
 _BOX = re.compile(r"(?P<indent>[ \t]*)(?:[-*+]|\d+[.)])[ \t]+\[(?P<mark>.)\][ \t]*(?P<text>.*)")
 _HEADING = re.compile(r"#{1,6}[ \t]+(?P<text>Task[ \t]+\d.*)", re.IGNORECASE)
@@ -306,14 +290,13 @@ _OID = re.compile(r"[0-9a-f]{7,64}")
 
 @dataclass(frozen=True, slots=True)
 class PlanTask:
-    """One task of a plan.
+    """A task of a plan.
 
     Attributes:
-        id: its number, such as "2.3"; None where it has none.
-        title: its text.
-        mark: what stands in its brackets.
-        line: where, from 1.
-        commit: what made it, as the plan says; None where it does not.
+        id: its number, such as "2.3"; None without one.
+        mark: the character in its brackets.
+        line: from 1.
+        commit: the commit that the plan names for it.
     """
 
     id: str | None
@@ -324,20 +307,20 @@ class PlanTask:
 
     @property
     def is_done(self) -> bool:
-        """Whether it is ticked."""
+        """Return whether the task is ticked."""
         return self.mark == DONE
 
     @property
     def name(self) -> str:
-        """Its number, or else its text."""
+        """Return the number, or else the text."""
         return self.id or self.title
 
 
 def tasks(text: str) -> list[PlanTask]:
-    """Returns the tasks of a plan, in its order.
+    """Return the tasks of a plan, in order.
 
-    A task is an item with brackets; one that is indented below another, and has no number, belongs to that. Or it is a heading
-    `### Task 2.3: …`, whose items without a number are its steps: it is done when all of them are.
+    A task is an item with brackets; an unnumbered item indented below it is part of it. A heading
+    `### Task 2.3: …` is a task, too: unnumbered items are its steps, and it is done when all are.
     """
     found: list[PlanTask] = []
     indent, heading, fence = -1, -1, ""
@@ -366,17 +349,12 @@ def tasks(text: str) -> list[PlanTask]:
 
 
 def first_open(plan: Sequence[PlanTask]) -> PlanTask | None:
-    """Returns the first task in the order of the plan that is not done; None where all are."""
+    """Return the first task that is not done."""
     return next((task for task in plan if not task.is_done), None)
 
 
 def open_after(plan: Sequence[PlanTask], last: str) -> PlanTask | None:
-    """Returns the first task behind a task that is not done; None where there is none, or no such task.
-
-    Args:
-        plan: its tasks.
-        last: the number of the task.
-    """
+    """Return the first open task after the task with a number."""
     at = next((i for i, task in enumerate(plan) if task.id == last), len(plan))
     return first_open(plan[at + 1 :])
 
@@ -389,7 +367,6 @@ def _task(text: str, mark: str, line: int) -> PlanTask:
 
 
 def _without_comments(text: str) -> tuple[str, list[str]]:
-    """Return a line without its comments, and these."""
     parts, comments, end = [], [], 0
     while (start := text.find("<!--", end)) >= 0 and (close := text.find("-->", start + 4)) >= 0:
         parts.append(text[end:start])
@@ -399,7 +376,6 @@ def _without_comments(text: str) -> tuple[str, list[str]]:
 
 
 def _both(before: str, mark: str) -> str:
-    """Returns the mark of a task from that of its steps until now, and that of one more."""
     if before in ("", mark):
         return mark
     return STUCK if STUCK in (before, mark) else STARTED

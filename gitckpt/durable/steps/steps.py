@@ -1,4 +1,4 @@
-"""The steps of a run as programs have them: reported, looked at, and asked for the next."""
+"""The public API of the step protocol: report, show, next."""
 
 from __future__ import annotations
 
@@ -23,14 +23,17 @@ if TYPE_CHECKING:
     from gitckpt.model.checkpoint import Checkpoint
 
 
-# A run of steps at a glance, for `git ckpt step show`. Pure: from a state to what is shown of it.
+# The data of `git ckpt step show`.
 
 
 _PROGRESS = ("current_phase", "total_phases", "current_task", "tasks_completed", "tasks_total")
 
 
 def shown(graph: Graph, state: Mapping[str, Any]) -> list[str]:
-    """Returns the names of the steps that a person wants to see: those that are always done, those that were, and those of others."""
+    """Return the names of the steps to show.
+
+    These are the required steps, optional ones that were done, and unknown ones in the state.
+    """
     here = machine.position(graph, state)
     own = [
         step.name
@@ -42,23 +45,15 @@ def shown(graph: Graph, state: Mapping[str, Any]) -> list[str]:
 
 
 def status_of(here: StepPosition, name: str, record: Mapping[str, Any]) -> str:
-    """Returns the status of a step.
-
-    Args:
-        here: where the run is.
-        name: of the step.
-        record: what is known of it.
-    """
+    """Return the status of a step from its record or the run's position."""
     return str(record.get("status") or (here.status if name == here.step else report.NOT_STARTED))
 
 
 def document(graph: Graph, newest: Checkpoint, events: Sequence[StepEvent] | None) -> dict[str, Any]:
-    """Returns what `--json` prints.
+    """Return the JSON document of `git ckpt step show --json`.
 
     Args:
-        graph: the steps of the run.
-        newest: its newest checkpoint, with the state.
-        events: its history; None where that is not wanted.
+        events: the history; None leaves it out.
     """
     state = newest.state
     here, loop = machine.position(graph, state), machine.loop_of(state)
@@ -86,23 +81,23 @@ def _event(event: StepEvent) -> dict[str, Any]:
     return plain | {"errors": list(event.errors), "progress": {name: getattr(progress, name) for name in _PROGRESS}}
 
 
-# The steps of a run as programs have them: reported, looked at, and asked for the next.
+# The public API.
 
 
 class Steps:
-    """The steps of a run, for agents and scripts that gitckpt did not start: each report is one checkpoint of the run.
+    """The steps of a run, for agents and scripts that gitckpt did not start.
 
-    The run is the one that is named, or that of the environment variable CKPT_RUN, or the one whose worktree the store is seen from, or
-    that of the track.
+    Each report is one checkpoint. The run is `run`, that of CKPT_RUN, that of the worktree of
+    `store`, or that of the track.
 
     Args:
-        store: as seen from where the work is done.
-        run: the run's id, or a prefix of it.
-        track: what the run is about; the first report starts it where there is none.
+        store: opened where the work is done.
+        run: a run id or a prefix of one.
+        track: the subject of the run; the first report starts a run if there is none.
 
     Raises:
-        UsageError: it is not said which run, or an argument is none.
-        NotFoundError, AmbiguousError: there is no such run, or several.
+        UsageError: no run is named, or an argument is invalid.
+        NotFoundError, AmbiguousError: no run matches, or several do.
     """
 
     def __init__(self, store: Store, *, run: str | None = None, track: str | None = None) -> None:
@@ -113,34 +108,30 @@ class Steps:
 
     @staticmethod
     def run_about(store: Store, track: str) -> str | None:
-        """Returns the id of the run of ours that is about a track, the newest one that is not over before others; None where none is.
-
-        Args:
-            store: of the repository.
-            track: what it is about.
+        """Return the newest open run of a track, or else the newest one; None without any.
 
         Raises:
-            UsageError: the track is none.
+            UsageError: the track name is invalid.
         """
         here = inside(store)
         require_text("track", track)
         return journal.run_about(here, track)
 
     def report(self, said: StepReport, *, graph: str | None = None, files: bool = False, checkpoint_id: str | None = None) -> Reported:
-        """Records what is said of a step.
+        """Record a report of a step.
 
         Args:
-            said: the report; its `commit` is a rev, and its `outputs` are paths as seen from the current directory.
-            graph: of a run that is started: its steps, `[steps.NAME]` in `gitckpt.toml`; by default those of superpowers.
-            files: whether the files are captured, too.
-            checkpoint_id: the id of the checkpoint: a call that is made again with it records nothing twice.
+            said: its `commit` may be any rev; its `outputs` are relative to the current directory.
+            graph: the steps of a new run, `[steps.NAME]` in `gitckpt.toml`; default: superpowers.
+            files: whether to capture the files.
+            checkpoint_id: makes the call idempotent: a repeated call records nothing.
 
         Raises:
-            UsageError: an argument is of a wrong type; or the report lacks what it must say, or contradicts itself.
+            UsageError: an argument is invalid, or the report is incomplete or contradicts itself.
             OutOfOrder: the run is at another step.
-            StepsBlocked: the run waits for somebody's help.
-            NotFoundError: there is no such step, rev or graph.
-            LeaseLost: somebody else drives the run by now.
+            StepsBlocked: the run is blocked.
+            NotFoundError: unknown step, rev or graph.
+            LeaseLost: another process drives the run now.
         """
         require("said", said, StepReport, "a StepReport")
         for name, text in (("graph", graph), ("checkpoint_id", checkpoint_id)):
@@ -161,58 +152,56 @@ class Steps:
 
     @property
     def run(self) -> str | None:
-        """The id of the run; None where its first report is still to come."""
+        """Return the run id; None before the first report."""
         return self._place.run
 
     def newest(self) -> Checkpoint:
-        """Returns the newest checkpoint of the run, with the state that holds all that was reported.
+        """Return the newest checkpoint, whose state holds all reports.
 
         Raises:
-            NotFoundError: no run is about the track yet.
+            NotFoundError: the track has no run yet.
         """
         return journal.read(self._store, self._place)
 
     def graph(self) -> Graph:
-        """Returns the steps of the run, and what follows each.
+        """Return the steps of the run.
 
         Raises:
-            NotFoundError: no run is about the track yet; or its steps are in no file here.
+            NotFoundError: the track has no run yet, or no file defines its steps.
             UsageError: that file has mistakes.
         """
         return journal.graph_of(self._store, self.newest().state)
 
     def show(self, *, with_history: bool = False) -> dict[str, Any]:
-        """Returns where the run is and what is known of each step, as `git ckpt step show --json` prints it (docs/steps.md).
-
-        Args:
-            with_history: whether everything that was ever reported is wanted, too.
+        """Return what `git ckpt step show --json` prints (docs/steps.md).
 
         Raises:
-            NotFoundError: no run is about the track yet.
+            NotFoundError: the track has no run yet.
         """
         newest = self.newest()
         events = journal.read_history(self._store, str(newest.run)) if with_history else None
         return document(journal.graph_of(self._store, newest.state), newest, events)
 
     def history(self) -> Sequence[StepEvent]:
-        """Returns everything that was ever reported, oldest first.
+        """Return all reports, oldest first.
 
         Raises:
-            NotFoundError: no run is about the track yet.
+            NotFoundError: the track has no run yet.
         """
         return journal.read_history(self._store, str(self.newest().run))
 
     def next(self, *, plan: str | None = None, resume_from: str | None = None) -> NextStep:
-        """Returns where the run goes on: the step, and of a step with tasks the first one that the plan has open.
+        """Return the step and task that the run continues with.
 
         Args:
-            plan: the path of the plan; by default the one that the steps have reported, `plan.md`, or the one of the track.
-            resume_from: the number of the task to go on with, whatever plan and records say.
+            plan: the path of the plan; default: a reported `plan.md`, the one at the top or the
+                track's.
+            resume_from: the number of a task that overrides plan and records.
 
         Raises:
             StepsBlocked: the run is blocked.
-            NotFoundError: no run is about the track yet; or there is no such file, or no such task in the plan.
-            UsageError: an argument is no string; or the run is at a step without tasks; or the plan cannot be read.
+            NotFoundError: unknown run, file or task.
+            UsageError: an argument is invalid, the step has no tasks, or the plan is unreadable.
         """
         for name, text in (("plan", plan), ("resume_from", resume_from)):
             require_text(name, text, may_be_none=True)
@@ -223,14 +212,12 @@ class Steps:
 
 
 def _commit(repository: Repository, rev: str) -> tuple[str, str]:
-    """Returns oid and subject of the commit that a rev names."""
     oid = repository.commit(rev)
     subject = repository.git.run("log", "-1", "--no-show-signature", "--format=%s", oid).out
     return oid, subject.decode("utf-8", "replace").removesuffix("\n")
 
 
 def _from_top(repository: Repository, file: str) -> str:
-    """Returns a path as seen from the top of the worktree, where it lies in it."""
     top = repository.worktree
     if top is None:
         return file
