@@ -111,7 +111,8 @@ class CatFile:
             done += len(portion)
 
     def _in_bulk(self, names: Sequence[str], start: int, most: int | None) -> Iterator[tuple[str, str, bytes] | None]:
-        # Telling git all names at once takes a fifth of the time. Ends at the first one it cannot give.
+        # Telling git all names at once takes a fifth of the time. Ends at the first one it cannot
+        # give.
         child = self._git.start(*BOUNDED, "cat-file", "--batch", "--buffer")
         thread = _told(child, names, start)
         output = _Output(child)

@@ -123,7 +123,8 @@ class Notes:
         return found[1][5 : 5 + len(tip)].decode("ascii", "replace") if found and found[0] == "commit" else ""
 
     def _read(self, root: str, commits: set[str] | None) -> _Tree:
-        # None for all commits. An unreadable tree counts as empty: notes are derived and get rewritten.
+        # None for all commits. An unreadable tree counts as empty: notes are derived and get
+        # rewritten.
         top: dict[bytes, _Tree] = {}
         decoded: dict[str, Entries] = {}
         level = [(top, b"", root, "")] if root else []
@@ -155,8 +156,8 @@ class Notes:
             yield from self._blobs(below, prefix + name.decode("ascii"))
 
     def _texts(self, blobs: dict[str, list[str]], missing: list[str] | None = None) -> Iterator[tuple[str, list[str] | None]]:
-        # git joins the notes that a commit has in several places. Yields None for a note that is too
-        # long or missing; a commit is added to `missing` before it is yielded.
+        # git joins the notes that a commit has in several places. Yields None for a note that is
+        # too long or missing; a commit is added to `missing` before it is yielded.
         texts = self._objects.read([oid for oids in blobs.values() for oid in oids], LONGEST)
         for commit, oids in blobs.items():
             found = [next(texts) for _ in oids]

@@ -80,8 +80,8 @@ def pack(repository: Repository, namespaces: Sequence[str], version: tuple[int, 
     if repository.has_reftable or not present:
         return False
     try:
-        # Twice: git flushes `packed-refs` but not its name, and deletes the loose refs at once. Here they
-        # go only after the name is flushed.
+        # Twice: git flushes `packed-refs` but not its name, and deletes the loose refs at once.
+        # Here they go only after the name is flushed.
         for prune in ("--no-prune", "--prune"):
             if version >= _INCLUDE_SINCE:
                 # Not `--all`, which includes everything. `*` matches slashes, too.
@@ -107,7 +107,8 @@ def _pack_by_links(repository: Repository, namespaces: Sequence[str], prune: str
             os.symlink(os.path.join(repository.common_dir, name), link)
         with open(os.path.join(scratch, "HEAD"), "w", encoding="ascii") as head:
             head.write("ref: refs/heads/none\n")
-        # Naming the worktree overrides a relative `core.worktree` (of a submodule) in the configuration.
+        # Naming the worktree overrides a relative `core.worktree` (of a submodule) in the
+        # configuration.
         Git(scratch, scratch).run(*_PACK, prune, "--all")
     finally:
         _remove(scratch)

@@ -120,7 +120,8 @@ class Refs:
         try:
             self._apply_healed(meant, meanwhile)
         except GitError as error:
-            # "write failure": git's answers were lost. "couldn't set": a rename failed after others succeeded.
+            # "write failure": git's answers were lost. "couldn't set": a rename failed after others
+            # succeeded.
             if error.code > 0 and not any(words in error.stderr for words in ("write failure", "couldn't set '")):
                 raise
             left = self._left_undone(meant)
@@ -166,11 +167,12 @@ class Refs:
         self._standby.give_back(writer)
 
     def _flush(self, changes: list[Update]) -> None:
-        # git flushes the files that it renames, but not their new names. Refs before the checkpoint are
-        # what it needs and go first; the checkpoint and what follows go together.
+        # git flushes the files that it renames, but not their new names. Refs before the checkpoint
+        # are what it needs and go first; the checkpoint and what follows go together.
         common = self._repository.common_dir
         if self._repository.has_reftable:
-            # The table list is on the disk. If it names a table that is not, git can read no ref at all.
+            # The table list is on the disk. If it names a table that is not, git can read no ref at
+            # all.
             place = os.path.join(common, "reftable")
             fsync.flush([*(os.path.join(place, name) for name in os.listdir(place)), place])
             return
@@ -240,7 +242,8 @@ def failure(repository: Repository, code: int, said: str) -> CkptError:
     if "cannot lock references" in said or "data is locked" in said:
         return LockHeld(os.path.join(repository.common_dir, "reftable", "tables.list.lock"))
     for line in said.split("\n"):
-        # A broken ref cannot be resolved either, but its line ends differently: "…: reference broken".
+        # A broken ref cannot be resolved either, but its line ends differently: "…: reference
+        # broken".
         vanished = "unable to resolve reference '" in line and line.endswith("'")
         if vanished or any(words in line for words in ("reference already exists", "but expected", "reference is missing")):
             what = line.removeprefix("fatal: ").removeprefix("prepare: ").removeprefix("commit: ")

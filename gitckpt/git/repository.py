@@ -335,10 +335,10 @@ def discover(path: str = ".", *, meanwhile: Callable[[], object] | None = None, 
 
 
 def _require_no_stranger(path: str, git_dir: str) -> None:
-    # Refuse a repository not called `.git` that was only found inside the worktree of another one: a
-    # branch can track such a directory, with a configuration whose commands git runs. It cannot track
-    # `.git`. git's `safe.bareRepository` would refuse all bare repositories. The found configuration,
-    # including `core.bare` and `core.worktree`, must not decide here.
+    # Refuse a repository not called `.git` that was only found inside the worktree of another one:
+    # a branch can track such a directory, with a configuration whose commands git runs. It cannot
+    # track `.git`. git's `safe.bareRepository` would refuse all bare repositories. The found
+    # configuration, including `core.bare` and `core.worktree`, must not decide here.
     own = os.path.realpath(git_dir)
     if ".git" in own.split(os.sep) or not f"{os.path.realpath(path)}/".startswith(f"{own}/"):
         return

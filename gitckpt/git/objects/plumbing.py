@@ -1,4 +1,4 @@
-"""The adapter that reads by calling git, and the choice of adapter. For the hook, too."""
+"""The adapter that calls git, and the choice of adapter. Imported by the hook."""
 
 from __future__ import annotations
 

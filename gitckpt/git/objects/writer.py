@@ -234,7 +234,8 @@ class ObjectWriter:
 
     def flush(self, oids: Iterable[str] = (), paths: Iterable[str] = ()) -> None:
         """See `Objects.flush`."""
-        # Another thread may flush at the same time: what it wrote stays listed until it is on the disk.
+        # Another thread may flush at the same time: what it wrote stays listed until it is on the
+        # disk.
         own = list(self._unflushed)
         fsync.flush([*fsync.object_paths(self._repository.common_dir, [*own, *oids]), *paths])
         for oid in own:
