@@ -1,8 +1,7 @@
 """The derived index: the header of every checkpoint in a small SQLite file.
 
-A question first looks by `stat` whether refs can have changed since the last one; if so, git lists
-them, and the new documents are read (`rows.sync`). Deleting the file changes nothing but the time
-that the next question takes.
+Each query first checks by `stat` whether refs can have changed. If so, git lists them, and new
+documents are read. Deleting the file only makes the next query slower.
 """
 
 from __future__ import annotations
@@ -43,23 +42,23 @@ if TYPE_CHECKING:
     _T = TypeVar("_T")
 
 
-# The tables of the index: made, filled, and compared with the refs.
+# Tables of the index.
 
 
+# Id of a checkpoint and oid of its document.
 Ref = tuple[bytes, bytes]
-"""The id of a checkpoint and the oid of its document."""
 
+# As `entry.row` makes it.
 Row = tuple[Value | None, ...]
-"""As `entry.row` makes it."""
 
+# Id and oid of an invalid checkpoint, a sentence, and whether the problem may be temporary.
 ProblemRow = tuple[bytes, bytes, str, bool]
-"""Id and oid of what is no valid checkpoint, a sentence on it, and whether that may pass."""
 
+# Seconds to wait for a locked file.
 PATIENCE = 5.0
-"""How long a locked file is waited for, in seconds."""
 
+# Increase this when the row of a document changes; all rows are then made again.
 _READER = 1
-"""To be raised where another row is made of the same document: rows that an older version has made are then made anew."""
 
 _NAMES = ("meta", "entry", "problem", "unranked")
 _DROP = "".join(f"DROP TABLE IF EXISTS {name};" for name in _NAMES)
@@ -70,6 +69,7 @@ CREATE TABLE problem (id BLOB PRIMARY KEY, oid BLOB NOT NULL, sentence TEXT NOT 
 CREATE TABLE unranked (run TEXT, sequence INTEGER, PRIMARY KEY (run, sequence)) WITHOUT ROWID;
 CREATE UNIQUE INDEX entry_by_id ON entry (id);
 """
+# Columns of the indexes by name. They change only the time of queries.
 _ORDERS = {
     "entry_by_run": "(run, sequence) WHERE run IS NOT NULL",
     "entry_by_rank": "(rank, sequence, id)",
@@ -78,14 +78,13 @@ _ORDERS = {
     "agents_by_rank": "(rank, sequence, id) WHERE run IS NULL AND agent IS NOT NULL",
     "progress_by_rank": "(rank, sequence, id) WHERE run IS NOT NULL AND status = 'progress'",
 }
-"""Orders of the rows, by name. No answer depends on them, but the time that it takes."""
 
 _SCHEMA = _TABLES + "".join(f"CREATE INDEX {name} ON entry {columns};" for name, columns in _ORDERS.items())
 _SCHEMA_VERSION = zlib.crc32(_SCHEMA.encode() + b"%d" % _READER) >> 1
 
 STORED = "SELECT id, oid FROM entry UNION ALL SELECT id, oid FROM problem"
+# Ids of rows to delete. One statement for all takes half the time of 10,000 single ones.
 _GOING = "CREATE TEMP TABLE IF NOT EXISTS going (id BLOB PRIMARY KEY) WITHOUT ROWID"
-"""The ids of rows that are about to go. With a statement for all of them, ten thousand take half of the time that one for each takes."""
 
 _FORGET = (
     "INSERT OR IGNORE INTO unranked SELECT run, sequence FROM entry WHERE id IN going AND run IS NOT NULL",
@@ -101,8 +100,8 @@ _LISTED = re.compile(
 
 
 def connect(path: str) -> sqlite3.Connection:
-    """Returns a connection to the file of an index, which is made where it is missing, or of another version."""
-    # A store may be closed by another thread than the one that used it; SQLite itself does not mind.
+    """Connect to an index file; create it if missing or of another version."""
+    # A store may be closed by another thread than the one that used it; SQLite allows that.
     connection = sqlite3.connect(path, timeout=PATIENCE, isolation_level=None, check_same_thread=False)
     try:
         connection.execute("PRAGMA journal_mode = WAL")
@@ -118,15 +117,14 @@ def connect(path: str) -> sqlite3.Connection:
 
 
 def noted_commits(connection: sqlite3.Connection) -> dict[str, str]:
-    """Returns what is noted of the refs that the index was made from."""
+    """Return the state of the refs that the index was made from."""
     return dict(connection.execute("SELECT key, value FROM meta"))
 
 
 def compared(connection: sqlite3.Connection, listing: bytes | bytearray) -> tuple[set[bytes], list[Ref]]:
-    """Returns the ids whose rows are of no ref any more, or of another document, and the refs that have no rows, in order.
+    """Return the ids whose rows are stale, and the refs without rows, in order.
 
     Args:
-        connection: to the index.
         listing: a line for each ref below `refs/checkpoints/`: oid, full name, and more.
     """
     stored = dict(connection.execute(STORED))
@@ -142,14 +140,14 @@ def compared(connection: sqlite3.Connection, listing: bytes | bytearray) -> tupl
 
 
 def add(connection: sqlite3.Connection, rows: Iterable[Row], problems: Iterable[ProblemRow]) -> None:
-    """Adds what no rows are of."""
+    """Add rows of checkpoints and problems."""
     by_id = sorted(rows, key=itemgetter(0))
     connection.executemany(f"INSERT INTO entry VALUES ({', '.join('?' * len(entry.COLUMNS))})", by_id)  # noqa: S608
     connection.executemany("INSERT INTO problem VALUES (?, ?, ?, ?)", problems)
 
 
 def forget(connection: sqlite3.Connection, gone: Collection[bytes]) -> None:
-    """Removes rows by their ids."""
+    """Delete rows by their ids."""
     if gone:
         connection.execute(_GOING)
         connection.executemany("INSERT OR IGNORE INTO going VALUES (?)", [(id_,) for id_ in gone])
@@ -158,12 +156,15 @@ def forget(connection: sqlite3.Connection, gone: Collection[bytes]) -> None:
 
 
 def has_changed(connection: sqlite3.Connection, runs: Mapping[str, int]) -> None:
-    """Notes from which sequence on runs have to be ranked: one may be scattered over many transactions, and a kill may come in between."""
+    """Note from which sequence on runs must be ranked.
+
+    A run may be read in many transactions, and a kill may come in between.
+    """
     connection.executemany("INSERT OR IGNORE INTO unranked VALUES (?, ?)", runs.items())
 
 
 def rank(connection: sqlite3.Connection) -> None:
-    """Gives the checkpoints of runs the latest timestamp up to them, so that a clock that jumps cannot reorder a run."""
+    """Set each rank to the run's latest timestamp so far, in case a clock jumped."""
     latest = dict(connection.execute(f"SELECT run, ({_BEFORE}) FROM {_UNRANKED}"))  # noqa: S608 - fixed parts only
     ranks = []
     rows = connection.execute(
@@ -178,26 +179,26 @@ def rank(connection: sqlite3.Connection) -> None:
     connection.execute("DELETE FROM unranked")
 
 
-# Bring the tables of the index up to the refs.
+# Update the tables from the refs.
 
 
+# Documents to read at once while others cannot write: less time than they wait (`PATIENCE`).
 _PORTION = 20_000
-"""So many documents are read at once, while nobody else can write: that takes less time than others wait (`tables.PATIENCE`)."""
 
+# Bytes of a listing that takes longer to repeat than `_MOMENT`.
 _LARGE = 4 << 20
-"""In bytes, of a listing: to make another one takes longer than to wait until times of files can be relied on."""
 
+# Seconds until mtimes are reliable, on file systems with fine timestamps (`refs_stat`).
 _MOMENT = 0.06
-"""In seconds: until they can, where they are fine (`refs_stat`)."""
 
 _DIRECTORY = layout.CHECKPOINTS.rstrip("/")
 
 
 class Sync:
-    """Brings the tables of an index up to the refs.
+    """Updates the tables of an index from the refs.
 
     Args:
-        progress: is given a line to show while many documents are read, and at last "".
+        progress: takes a line to show while many documents are read; "" at the end.
     """
 
     def __init__(self, repository: Repository, objects: Objects, refs: Refs, progress: Callable[[str], object]) -> None:
@@ -208,7 +209,7 @@ class Sync:
         self._has_many = False
 
     def bring_up(self, connection: sqlite3.Connection) -> None:
-        """Bring the tables up to the refs, and leave a transaction open in which they agree.
+        """Update the tables, and leave a transaction open in which they match the refs.
 
         Another process may see other refs. The caller commits.
         """
@@ -222,26 +223,24 @@ class Sync:
             self._list(connection, state)
 
     def _list(self, connection: sqlite3.Connection, state: State) -> None:
-        """Compare with all refs, and read what is new. Leaves the transaction open.
+        """List all refs and read what is new; leave the transaction open.
 
-        Args:
-            state: what refs looked like before: what changes while git lists them shows the next
-                time.
+        `state` is from before the listing, so that a change during it is noticed next time.
         """
         listing = self._refs.list(_DIRECTORY, fields="%(objectname) %(refname) %(symref)")
-        if listing.count(b" \n") < listing.count(b"\n"):  # what a symbolic ref leads to changes elsewhere
+        if listing.count(b" \n") < listing.count(b"\n"):  # the target of a symbolic ref changes elsewhere
             state = State(None, None)
         self._has_many = len(listing) > _LARGE
         digest = hashlib.blake2b(listing).hexdigest()
         connection.execute("BEGIN IMMEDIATE")
         if noted_commits(connection).get("digest") != digest:
-            connection.execute("DELETE FROM problem WHERE may_pass")  # what is bad for good is as slow to read as it was before
+            connection.execute("DELETE FROM problem WHERE may_pass")  # permanent problems stay: they are slow to read
             self._read_new(connection, listing)
             rank(connection)
         self._note(connection, state, digest)
 
     def _read_new(self, connection: sqlite3.Connection, listing: bytes) -> None:
-        """Make the rows those of the listing; of many, each portion is kept for good, and others may have a turn after it."""
+        """Update the rows from the listing; commit after each portion and let others write."""
         done = 0
         while True:
             gone, new = compared(connection, listing)
@@ -258,14 +257,13 @@ class Sync:
             self._progress("")
 
     def _note(self, connection: sqlite3.Connection, state: State, digest: str) -> None:
-        """Note which refs the index is made from, unless missing objects may come back: then the next query looks again."""
         connection.execute("DELETE FROM meta")
+        # Missing objects may come back: then the next query must look again.
         if connection.execute("SELECT 1 FROM problem WHERE may_pass").fetchone() is None:
             found = {"packed": state.packed, "loose": state.loose, "digest": digest}
             connection.executemany("INSERT INTO meta VALUES (?, ?)", [(key, value) for key, value in found.items() if value is not None])
 
     def _add(self, connection: sqlite3.Connection, refs: Sequence[Ref]) -> None:
-        """Read the documents that refs point to, and add their rows."""
         rows: list[Row] = []
         problems: list[ProblemRow] = []
         runs: dict[str, int] = {}
@@ -285,7 +283,6 @@ class Sync:
 
 
 def _is_of(connection: sqlite3.Connection, state: State) -> bool:
-    """Tell whether the index was made from refs that looked like this."""
     noted, seen = noted_commits(connection), (state.packed, state.loose)
     return None not in seen and (noted.get("packed"), noted.get("loose")) == seen
 
@@ -294,22 +291,22 @@ def _header(oid: str, ref: str, document: tuple[str, bytes] | None) -> Checkpoin
     return decode_summary(layout.document(document, ref, oid), ref)
 
 
-# The derived index: the header of every checkpoint in a small SQLite file.
+# Queries.
 
 
 FILE = "index.sqlite"
 
 _NEWEST = "ORDER BY rank DESC, sequence DESC, id DESC"
 
+# Held until SQLite has opened the new file: see `premises.ensure`.
 _OPENING = threading.Lock()
-"""Held from the making of the file until SQLite has it: see `premises.ensure`."""
 
 
 class Index:
     """The index of a repository.
 
     Args:
-        progress: is given a line to show while many documents are read, and at last "".
+        progress: takes a line to show while many documents are read; "" at the end.
     """
 
     def __init__(self, repository: Repository, objects: Objects, refs: Refs, progress: Callable[[str], object] = lambda _: None) -> None:
@@ -317,18 +314,12 @@ class Index:
         self._path = os.path.join(repository.private_dir, FILE)
         self._connection: sqlite3.Connection | None = None
         self._sync = Sync(repository, objects, refs, progress)
-        self._turn = threading.RLock()  # two threads in one connection crash Python, and one may replace it beneath the other
+        self._turn = threading.RLock()  # two threads in one connection crash Python, and one could replace it for the other
 
     def select(self, query: Query | None = None) -> list[Entry]:
-        """Returns the checkpoints that meet every criterion, newest first.
+        """List the checkpoints that match a query, newest first.
 
-        Within a run the sequence decides; otherwise the timestamp, then the id.
-
-        Args:
-            query: the criteria; None for all checkpoints.
-
-        Raises:
-            UsageError: the query is none.
+        Within a run the sequence decides, otherwise the timestamp, then the id.
         """
         query = Query() if query is None else query
         require("query", query, Query, "a Query")
@@ -339,22 +330,22 @@ class Index:
         return [entry.of_row(row) for row in rows]
 
     def problems(self) -> list[Problem]:
-        """Returns the refs that are no valid checkpoints."""
+        """List the refs that are not valid checkpoints."""
         found = self._ask("SELECT id, sentence FROM problem ORDER BY id")
         return [Problem(layout.CHECKPOINTS + ids.from_bytes(id_), sentence) for id_, sentence in found]
 
     def oids(self) -> dict[str, str]:
-        """Return what each ref of a checkpoint points to, by id, valid or not."""
+        """Return the oid of each ref of a checkpoint by id, valid or not."""
         return {ids.from_bytes(id_): oid.hex() for id_, oid in self._ask(STORED)}
 
     def runs(self) -> list[str]:
-        """Returns the ids of all runs that checkpoints belong to."""
+        """Return the ids of all runs that have checkpoints."""
         return [row[0] for row in self._ask(entry.RUN_IDS)]
 
     def commits(self) -> set[str] | None:
-        """Returns the commits that checkpoints are linked to, less what is no name of one in this repository.
+        """Return the linked commits; None if a document cannot be read.
 
-        None while there are refs of ours whose documents cannot be read.
+        Oids of another object format are left out.
         """
         question = "SELECT NULL FROM problem UNION ALL SELECT git_sha FROM entry WHERE length(git_sha) = ?"
         size = oid_size(self._repository.object_format)
@@ -362,27 +353,26 @@ class Index:
         return None if None in found else found
 
     def run_rows(self) -> list[tuple[Any, ...]]:
-        """Returns a row for each run, the one with the newest checkpoint first.
+        """Return a row for each run, the one with the newest checkpoint first.
 
-        Its columns: run, time of the newest checkpoint, in microseconds since the epoch, its id,
-        oid, branch and label; label and oid of the newest checkpoint that whoever drove the run
-        recorded, None without any; the time of the first checkpoint; and, of a run that nobody has
-        driven beyond its beginning, label, oid and trigger of the newest checkpoint of a phase or a
-        step.
+        Columns: run; time (microseconds since the epoch), id, oid, branch and label of its newest
+        checkpoint; label and oid of the newest one that a driver recorded, or None; time of the
+        first one; and, for a run never driven beyond its start, label, oid and trigger of the
+        newest one of a phase or step.
         """
         return [(*row[:2], ids.from_bytes(row[2]), *row[3:]) for row in self._ask(entry.RUNS)]
 
     def sizes(self) -> tuple[int, dict[str, tuple[int, str, str]]]:
-        """Returns how many checkpoints there are, and of each run how many it has, and id and oid of the first one."""
+        """Return the number of checkpoints; by run its number, and id and oid of the first."""
         (total, *_), *rows = self._ask(entry.SIZES)
         return total, {run: (count, ids.from_bytes(id_), oid.hex()) for count, run, id_, oid, _ in rows}
 
     def refresh(self) -> None:
-        """Brings it up to the refs."""
+        """Update the index from the refs."""
         self._ask("SELECT 1")
 
     def aside(self, access: Callable[[sqlite3.Connection], _T], otherwise: _T) -> _T:
-        """Reads or writes what is kept beside the rows to save time; returns `otherwise` where the file cannot be read, or written."""
+        """Access cached data; return `otherwise` if the file cannot be used."""
         with self._turn:
             try:
                 return access(self._opened())
@@ -390,23 +380,22 @@ class Index:
                 return otherwise
 
     def remember_changed(self, counts: Iterable[tuple[str, int]]) -> None:
-        """Keeps the number of changed paths of some checkpoints, each given by id."""
+        """Store the number of changed paths of checkpoints, given by id."""
         rows = [(count, ids.to_bytes(id_)) for id_, count in counts]
         self.aside(lambda connection: connection.executemany("UPDATE entry SET changed = ? WHERE id = ?", rows), None)
 
     def close(self) -> None:
-        """Closes the file."""
+        """Close the file."""
         with self._turn:
             if self._connection is not None:
                 self._connection.close()
                 self._connection = None
 
     def _ask(self, question: str, values: Sequence[Value] = (), take: Callable[[Iterable[tuple[Any, ...]]], Any] = list) -> Any:
-        """Returns the rows of a query on the refs as they are now, or what is made of them."""
         with self._turn:
             try:
                 return self._answer(self._opened(), question, values, take)
-            except sqlite3.DatabaseError as error:  # damaged, locked for long, or on a disk that is full or read-only: it is only a cache
+            except sqlite3.DatabaseError as error:  # damaged, locked, or disk full or read-only: it is only a cache
                 self.close()
                 if not isinstance(error, sqlite3.OperationalError):
                     self._discard()
@@ -416,8 +405,7 @@ class Index:
     def _answer(
         self, connection: sqlite3.Connection, question: str, values: Sequence[Value], take: Callable[[Iterable[tuple[Any, ...]]], Any]
     ) -> Any:
-        """Brings the index up to the refs, and answers in the same transaction: another process may have seen older refs."""
-        with connection:
+        with connection:  # one transaction: another process may have seen older refs
             self._sync.bring_up(connection)
             return take(connection.execute(question, values))
 
@@ -426,11 +414,11 @@ class Index:
             try:
                 self._repository.make_private_dir()
                 with _OPENING:
-                    premises.ensure(self._path)  # what SQLite puts beside it gets the same mode
+                    premises.ensure(self._path)  # SQLite's other files get the same mode
                     self._connection = connect(self._path)
-            except (OSError, RepositoryError, sqlite3.OperationalError):  # locked for long, or on a disk that is full or read-only
+            except (OSError, RepositoryError, sqlite3.OperationalError):  # locked, or the disk is full or read-only
                 self._connection = connect(":memory:")
-            except sqlite3.DatabaseError:  # damaged: the next one that opens it starts anew
+            except sqlite3.DatabaseError:  # damaged: the next process creates it again
                 self._discard()
                 self._connection = connect(":memory:")
         return self._connection

@@ -1,7 +1,7 @@
-"""The refs that keep linked commits alive: `refs/keep/ckpt/<oid>`, one for each line of history.
+"""The refs that keep linked commits alive: `refs/keep/ckpt/<oid>`, one per line of history.
 
-A line that goes on takes its ref along: the transaction that creates the ref of a commit is
-followed by one that deletes those of its parents, and verifies the new one. Imported by the hook.
+When history advances, the ref moves along: one transaction creates the ref of the new commit, a
+second one verifies it and deletes those of the parents. The hook imports this module.
 """
 
 from __future__ import annotations
@@ -27,20 +27,19 @@ if TYPE_CHECKING:
     Apply: TypeAlias = Callable[[list[Update]], None]
 
 
-# The refs that keep linked commits alive: `refs/keep/ckpt/<oid>`, one for each line of history.
+# Keep a commit alive while a checkpoint is recorded.
 
 
 def may_name(repository: Repository, name: str) -> bool:
-    """Tells whether the last part of a ref that keeps commits may name one: a full object id of this repository's format."""
+    """Return whether a name is a full object id in the repository's format."""
     return ids.is_oid(name) and len(name) == 2 * oid_size(repository.object_format)
 
 
 def is_young(repository: Repository, ref: str) -> bool:
-    """Tells whether a ref may belong to a checkpoint that is being written.
+    """Return whether a ref may belong to a checkpoint that is being written.
 
-    One that is packed does not: nobody packs what was written just now but a `git gc`, and who
-    records looks at it once more. Neither does one in a reftable, where transactions are all or
-    nothing.
+    A packed ref does not: only `git gc` packs new refs, and the recorder checks the ref again.
+    Neither does one in a reftable, whose transactions are atomic.
     """
     try:
         return time.time() - os.stat(os.path.join(repository.common_dir, ref)).st_mtime < times.GRACE
@@ -49,19 +48,15 @@ def is_young(repository: Repository, ref: str) -> bool:
 
 
 class Line:
-    """The line of history that a new checkpoint goes on with, or begins.
+    """The line of history that a new checkpoint continues or begins.
 
     Args:
-        commit: the one that the checkpoint is linked to.
-        again: whether a ref was not as it seemed before, so that git is asked for those whose
-            objects may be missing.
+        commit: the linked commit.
+        again: whether a ref was not as expected before; then git reads refs whose objects may be
+            missing.
 
     Attributes:
-        commit: as above.
-        update: what keeps the commit, for the transaction that makes the checkpoint.
-
-    Raises:
-        CkptError: the commit is missing.
+        update: keeps the commit, in the transaction that creates the checkpoint.
     """
 
     def __init__(self, repository: Repository, commit: str, *, again: bool = False) -> None:
@@ -79,10 +74,10 @@ class Line:
                 self._passed.append(Update(KEEP + parent, "", old))
 
     def follow_up(self, apply: Apply) -> None:
-        """Drop the refs of the commit's parents.
+        """Delete the refs of the commit's parents.
 
-        The checkpoint is recorded by then: what fails here leaves a ref too many, which maintenance
-        drops.
+        The checkpoint is recorded by then. A failure leaves an extra ref, which maintenance
+        deletes.
 
         Args:
             apply: applies updates in one transaction.
@@ -90,7 +85,7 @@ class Line:
         is_there = Update(self.update.ref, self.update.new, self.update.new)
         try:
             path = os.path.join(self._repository.common_dir, is_there.ref)
-            if not os.path.isfile(path) and not value_of(self._repository, is_there.ref):  # dropped while no checkpoint needed it
+            if not os.path.isfile(path) and not value_of(self._repository, is_there.ref):  # deleted before the checkpoint needed it
                 apply([Update(is_there.ref, is_there.new, "")])
             if self._passed:
                 apply([is_there, *self._passed])
@@ -98,7 +93,7 @@ class Line:
             return
 
     def recorded(self) -> Line | None:
-        """Return the line for a further checkpoint on the same commit; None where its ref is to be looked at again."""
+        """Return the line for another checkpoint on the commit; None to read its ref again."""
         if self.update.is_symbolic:
             return None
         self.update = Update(self.update.ref, self.update.new, self.update.new)
@@ -106,13 +101,16 @@ class Line:
         return self
 
     def is_as_it_was(self) -> bool:
-        """Tell whether the file of the ref says the same. Where there is no file, the transaction confirms it."""
+        """Return whether the loose ref is unchanged; without a file, the transaction checks."""
         path = os.path.join(self._repository.common_dir, self.update.ref)
         return plain(self._repository, self.update.ref) == self.update.new or not os.path.lexists(path)
 
 
 def is_symbolic(repository: Repository, ref: str) -> bool:
-    """Tells whether a ref stands for another one, such as a branch: it moves, and goes, with that. Reftables are not looked into."""
+    """Return whether a ref is symbolic: it moves and vanishes with its target.
+
+    Reftables are not checked.
+    """
     try:
         with open(os.path.join(repository.common_dir, ref), "rb") as file:
             return file.read(4) == b"ref:"
@@ -121,19 +119,19 @@ def is_symbolic(repository: Repository, ref: str) -> bool:
 
 
 def is_barred(ref: str, error: CkptError) -> bool:
-    """Tells whether a lock that a kill left is in the way of a ref, or a ref of somebody's below its name."""
+    """Return whether a stale lock or a foreign ref below its name blocks a ref."""
     if isinstance(error, GitError):
         return f"'{ref}/" in error.stderr and "exists; cannot create" in error.stderr
     return isinstance(error, LockHeld) and error.path.endswith(f"/{ref}.lock")
 
 
 def is_locked(repository: Repository, ref: str) -> bool:
-    """Tells whether somebody has the lock of a ref, or a kill left it: the transaction that wants it would delete none of the others."""
+    """Return whether a ref is locked, which would make a whole transaction fail."""
     return os.path.lexists(os.path.join(repository.common_dir, f"{ref}.lock"))
 
 
 def listing(repository: Repository) -> tuple[dict[str, str], set[str]]:
-    """Return what the refs point to, by the oid in their name; and those oids whose ref stands for another one."""
+    """Return the value of each ref by the oid in its name, and the oids of symbolic ones."""
     form = "--format=%(objectname) %(refname) %(symref)"
     kept: dict[str, str] = {}
     symbolic: set[str] = set()
@@ -148,12 +146,12 @@ def listing(repository: Repository) -> tuple[dict[str, str], set[str]]:
 
 
 def give(apply: Apply, kept: Mapping[str, str], symbolic: Collection[str]) -> bool:
-    """Give commits their refs; tell whether each has its own, as others' refs may lie below the name.
+    """Create the refs of commits; return whether all exist: foreign refs may block some.
 
     Args:
         apply: applies updates in one transaction.
-        kept: what the ref of each commit points to now; "" where it has none.
-        symbolic: commits whose ref stands for another one.
+        kept: present value of each commit's ref; "" for none.
+        symbolic: commits whose ref is symbolic.
     """
     wrong = {oid: value for oid, value in kept.items() if value != oid or oid in symbolic}
     updates = {oid: Update(KEEP + oid, oid, value, is_symbolic=oid in symbolic) for oid, value in wrong.items()}
@@ -170,43 +168,37 @@ def give(apply: Apply, kept: Mapping[str, str], symbolic: Collection[str]) -> bo
 
 
 def value_of(repository: Repository, ref: str, *, again: bool = False) -> str:
-    """Returns what a ref points to; "" where it is not there, or, but for `again`, is packed while its object is missing."""
+    """Return the value of a ref; "" if missing, or packed without object and not `again`."""
     require_no_pipe(repository, ref)
     found = repository.cat_file.info(ref)
     if found is not None:
         return found[0]
     if not again and not os.path.isfile(os.path.join(repository.common_dir, ref)):
         return ""
-    return repository.git.run("rev-parse", "--quiet", "--verify", ref, ok=(0, 1, 128)).out.decode("ascii").strip()  # its object is missing
+    return repository.git.run("rev-parse", "--quiet", "--verify", ref, ok=(0, 1, 128)).out.decode("ascii").strip()  # the object is missing
 
 
 def _above(repository: Repository, commit: str, text: bytes) -> tuple[str, ...]:
-    """Returns the parents of a commit; none where git may take it to have others."""
+    """Return the parents of a commit; () if it is shallow, grafted or replaced."""
     return () if commit.encode("ascii") in repository.cuts() else tuple(parents(text))
 
 
 def _text(repository: Repository, oid: str) -> bytes:
-    """Returns a commit. Errors: `GitError`, which says what is wrong with it."""
     found = next(repository.cat_file.contents([oid]))
     return found[2] if found is not None else repository.git.run("cat-file", "commit", oid).out
 
 
-# The ends of the lines of history that are kept: refs move down to the newest commits that checkpoints need, or go.
+# Maintenance.
 
 
 def settle(repository: Repository, apply: Apply, needed: Callable[[], Collection[str] | None]) -> None:
-    """Moves the refs down to the newest commits that checkpoints need, and drops those that others reach.
+    """Move the refs down to the newest commits that checkpoints need; delete the rest.
 
-    None of the last hour is moved. What lies in a history that git cannot walk stays as it is.
+    Refs of the last hour stay, and so do those in a history that git cannot walk.
 
     Args:
         apply: applies updates in one transaction.
-        needed: returns the commits that checkpoints need now, by full names; None where that is not
-            known.
-
-    Raises:
-        RefMoved: another writer was faster.
-        LockHeld, GitError: git refused; each commit is kept all the same.
+        needed: returns the commits that checkpoints need now; None if unknown.
     """
     listed, symbolic = listing(repository)
     from gitckpt.git import graph
@@ -214,21 +206,21 @@ def settle(repository: Repository, apply: Apply, needed: Callable[[], Collection
     kept = {oid: value for oid, value in listed.items() if oid not in symbolic and value == oid}
     young = {oid for oid in kept if is_young(repository, KEEP + oid) and repository.cat_file.info(oid) is not None}
     before = needed()
-    # One whose commit is gone belongs to nothing that is being written, and no gc succeeds as long as it is there.
+    # A ref whose commit is gone is not being written, and makes every gc fail.
     wanted = young.union(kept if before is None else before)
     try:
         newest = graph.newest(repository.git, wanted)
     except GitError:
         return
     if not give(apply, {oid: listed.get(oid, "") for oid in newest}, symbolic):
-        return  # what they lead to is kept by what is there
+        return  # the present refs keep these commits
     gone = [oid for oid in kept if oid not in newest]
     gone = [oid for oid in gone if oid not in wanted or repository.cat_file.info(oid) is not None]
     gone = [oid for oid in gone if not is_locked(repository, KEEP + oid)]
     if gone:
         there = [Update(KEEP + oid, oid, oid) for oid in newest]
         apply([*there, *(Update(KEEP + oid, "", kept[oid]) for oid in gone)])
-        # What came meanwhile: its ref was there when it was recorded, and may be among those that went.
+        # A checkpoint recorded meanwhile may have relied on a ref that was just deleted.
         came = {oid for oid in needed() or () if may_name(repository, oid)} - wanted
         lost = graph.outside(repository.git, came, newest)
         give(apply, {oid: value_of(repository, KEEP + oid) for oid in lost}, symbolic)

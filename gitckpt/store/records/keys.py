@@ -1,8 +1,8 @@
-"""Keys: names that callers choose, each for one run, so that whoever starts "the same" run again finds it.
+"""Keys: names that callers choose for runs, so that a repeated start finds the run.
 
 A key is a blob at `refs/ckpt/keys/<SHA-256 of the key>` (docs/format.md). It is written in the
-transaction that starts its run, before the run is there: what a kill leaves is a key without a run,
-which the next start takes over, never a run without its key.
+transaction that starts its run, before the run's refs. A kill can leave a key without a run, which
+the next start takes over, but never a run without its key.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from gitckpt.git.objects.port import Objects
 
+# In characters.
 MAX_LENGTH = 1000
-"""The longest key, in characters."""
 
 _VERSION = 1
 
 
 def ref_of(key: str) -> str:
-    """Returns the ref of a key. A digest, because any text is a key, and some file systems take `A` for `a`.
+    """Return the ref of a key; it is a digest, since some file systems ignore case.
 
     Raises:
-        UsageError: it is blank, longer than `MAX_LENGTH`, or no text that UTF-8 can encode.
+        UsageError: the key is blank, longer than `MAX_LENGTH`, or not encodable as UTF-8.
     """
     if not isinstance(key, str) or not key.strip() or len(key) > MAX_LENGTH:
         raise UsageError(f"{key!r:.60} is not a key", hint=f"a key is a text of 1 to {MAX_LENGTH} characters, such as nightly-2026-11-22")
@@ -43,19 +43,16 @@ def ref_of(key: str) -> str:
 
 
 def render(key: str, run: str) -> bytes:
-    """Returns the document that gives a key to a run."""
+    """Return the document that gives a key to a run."""
     return toml.dumps({"version": _VERSION, "key": key, "run": run}).encode()
 
 
 def run_in(found: tuple[str, bytes] | None, ref: str) -> str:
-    """Returns the run that a key names.
+    """Return the run that a key's document names.
 
     Args:
-        found: kind and content of the object that its ref points to; None where it is missing.
-        ref: full name of that ref; its last part must be the digest of the key.
-
-    Raises:
-        InvalidCheckpoint: it is no key.
+        found: kind and content of the object; None if missing.
+        ref: full name of the ref; its last part must be the digest of the key.
     """
     return fenced(ref, lambda: _run_in(found, ref))
 
@@ -74,7 +71,7 @@ def _run_in(found: tuple[str, bytes] | None, ref: str) -> str:
         raise InvalidCheckpoint(ref, "", "does not point to a key", hint=_cure(ref))
     try:
         is_named = ref_of(key) == ref
-    except UsageError:  # blank or too long: nobody can ask for it
+    except UsageError:  # blank or too long: not a valid key
         is_named = False
     if not is_named:
         raise InvalidCheckpoint(ref, "key", "is not the one that the ref is named after", hint=_cure(ref))
@@ -82,12 +79,11 @@ def _run_in(found: tuple[str, bytes] | None, ref: str) -> str:
 
 
 class Claim:
-    """What gives a key to a run that starts, once.
+    """Gives a key to a new run, once.
 
     Args:
-        key: the key.
         object_format: "sha1" or "sha256".
-        is_there: tells whether a run exists.
+        is_there: returns whether a run exists.
     """
 
     def __init__(self, key: str, refs: Refs, objects: Objects, object_format: str, is_there: Callable[[str], bool]) -> None:
@@ -99,32 +95,23 @@ class Claim:
         self._is_there = is_there
 
     def holder(self) -> tuple[str, str] | None:
-        """Returns the run that the key names, whether it exists or not, and the oid that says so; None where nobody has had it.
-
-        Raises:
-            InvalidCheckpoint: its ref does not hold a key.
-        """
+        """Return the run that has the key, existing or not, and the oid; None if unused."""
         oid = self._refs.read(self._ref)
         return None if oid is None else (run_in(next(self._objects.read([oid])), self._ref), oid)
 
     def run(self) -> str | None:
-        """Returns the run that has the key; None where there is none, or not any more. Errors: as `holder`."""
+        """Return the existing run that has the key, or None."""
         held = self.holder()
         return held[0] if held is not None and self._is_there(held[0]) else None
 
     def require_free(self) -> None:
-        """Raises `RunExists` where a run has the key."""
+        """Raise `RunExists` if a run has the key."""
         run = self.run()
         if run is not None:
             raise _exists(self._key, run)
 
     def updates(self, run: str) -> list[Update]:
-        """Returns what the transaction that starts a run begins with, to give it the key.
-
-        Raises:
-            RunExists: another run has it.
-            InvalidCheckpoint: its ref does not hold a key.
-        """
+        """Return the updates that give the key to a run, for the start of its transaction."""
         held = self.holder()
         if held is not None and self._is_there(held[0]):
             raise _exists(self._key, held[0])
@@ -133,24 +120,21 @@ class Claim:
         new = object_id("blob", data, self._format)
         if held is None:
             return [Update(self._ref, new, "")]
-        # Whoever is starting the run that it names holds the lock of its head: this waits, and fails once the run is there.
+        # A process that starts the named run locks its head: this waits, and fails once it exists.
         absent = [Update(layout.RUNS + held[0], "", "")] if held[0] != run else []
         return [*absent, Update(self._ref, new, held[1])]
 
 
 def of_runs(refs: Refs, objects: Objects, runs: Collection[str]) -> list[Update]:
-    """Returns what deletes the keys of runs that go."""
+    """Return the updates that delete the keys of removed runs."""
     return [Update(ref, "", oid) for ref, oid, run in _everything(refs, objects) if run in runs] if runs else []
 
 
 def forget_orphans(refs: Refs, objects: Objects, runs: Callable[[], Collection[str]]) -> None:
-    """Deletes the keys of runs that do not exist.
+    """Delete the keys of runs that do not exist.
 
     Args:
-        runs: returns the runs there are.
-
-    Raises:
-        LockHeld, GitError: one could not be deleted.
+        runs: returns the existing runs.
     """
     held = _everything(refs, objects)
     there = set(runs()) if held else set()
@@ -159,11 +143,11 @@ def forget_orphans(refs: Refs, objects: Objects, runs: Callable[[], Collection[s
             try:
                 refs.update([Update(layout.RUNS + run, "", ""), Update(ref, "", oid)])
             except RefMoved:
-                continue  # the run, or another one with the key, has just begun
+                continue  # the run, or another one with the key, was just started
 
 
 def _everything(refs: Refs, objects: Objects) -> list[tuple[str, str, str | None]]:
-    """Returns ref, oid and run of each key; None for the run of one that cannot be read, which is for `verify`."""
+    """Return ref, oid and run of each key; None for the run of an unreadable one."""
     named = list(refs.each(layout.KEYS))
     held: list[tuple[str, str, str | None]] = []
     for (ref, oid), found in zip(named, objects.read([oid for _, oid in named]), strict=True):

@@ -1,4 +1,4 @@
-"""Where things are stored: the refs of one checkpoint, and the lines that link it to its commit. Imported by the hook."""
+"""Names of refs and files, and the refs of one checkpoint. The hook imports this."""
 
 from __future__ import annotations
 
@@ -23,9 +23,6 @@ if TYPE_CHECKING:
     from gitckpt.store.records.entry import Entry
 
 
-# Where things are stored: the refs of one checkpoint, and the lines that link it to its commit. Imported by the hook.
-
-
 CHECKPOINTS = notes.CHECKPOINTS
 TREES = "refs/ckpt/trees/"
 OPERATIONS = "refs/keep/ckpt-operations/"
@@ -36,66 +33,66 @@ LEASES = "refs/ckpt/leases/"
 KEYS = "refs/ckpt/keys/"
 NOTES = notes.NOTES
 
+# Namespaces with refs that keep a checkpoint's objects alive, in write order.
 HOLDERS = (TREES, OPERATIONS, ORIGINALS)
-"""Where each checkpoint has refs of its own that keep alive what it needs, in write order."""
 
+# Namespaces of gitckpt. Other tools have refs in the first (`is_foreign`) and elsewhere in refs/keep.
 OWN = ("refs/checkpoints", "refs/ckpt", "refs/keep/ckpt", "refs/keep/ckpt-operations")
-"""The namespaces of ours. Below the first, others have refs, too: `is_foreign`. The rest of `refs/keep` is theirs."""
 
+# From this number of objects on, git reads ahead.
 _MANY = 2000
-"""Of so many objects, or more, it pays to have git read ahead."""
 
+# Phase label of a run's first checkpoint.
 RUN_STARTED = "run-started"
-"""The phase label of the first checkpoint of a run."""
 
+# Phase label that ends a run. A run whose newest checkpoint has another label is unfinished.
 RUN_COMPLETE = "run-complete"
-"""The phase label that ends a run; a run whose newest checkpoint has another one is unfinished."""
 
+# Phase label of a checkpoint recorded before files are replaced.
 SAFETY_COMPLETE = "safety-complete"
-"""The phase label of what is recorded before files are replaced."""
 
+# In a worktree's administrative directory: the checkpoint that `undo` returns to.
 UNDO_FILE = "ckpt-undo"
-"""In a worktree's administrative directory: names the checkpoint that `undo` goes back to."""
 
+# In a worktree's administrative directory: its run, and the checkpoint it was made from.
 RUN_FILE = "ckpt-run"
-"""In a worktree's administrative directory: names the run that the worktree belongs to, and the checkpoint it was made from."""
 
+# Beside that, if the run continues from a fetched checkpoint: the worktree's checkpoint and that one.
 BEHIND_FILE = "ckpt-behind"
-"""Beside that: names the checkpoint that the worktree stands at, where its run goes on from one that was fetched, and that one."""
 
+# In a worktree's administrative directory: its submodules are not yet checked out.
 SUBMODULES_FILE = "ckpt-submodules"
-"""In a worktree's administrative directory: its submodules are still to be made."""
 
+# In the private directory: held while refs of gitckpt are written.
 WRITE_LOCK = "write.lock"
-"""In the private directory: held by whoever writes refs of ours."""
 
+# Seconds to wait for that lock, then continue without it: the old values in updates protect the data.
 PATIENCE = 10.0
-"""How long whoever holds it is waited for, in seconds; then one goes on without: what protects the data is the old value in each update."""
 
+# In the private directory: mtime is the last start of maintenance, the line its end and result.
 MAINTAINED = "maintained"
-"""In the private directory: its time is when maintenance last started; its line says when it ended, and how."""
 
+# In the private directory: held during background tasks.
 MAINTENANCE_LOCK = "maintenance.lock"
-"""In the private directory: held while tasks of the background are at work."""
 
+# In the private directory: prefix of drivers' lock files (`leases.LockFiles`).
 DRIVER = "driver"
-"""In the private directory: how the names of the lock files of drivers begin (`store.leases.lock_files`)."""
 
+# In the private directory: held while files are restored into the worktree of the run `{}`.
 FILES_LOCK = "files.{}.lock"
-"""In the private directory, while files are brought into the worktree of a run, whose id stands in the middle."""
 
 
 def turn(repository: Repository, patience: float | None = None) -> Lock:
-    """Returns the lock of writers.
+    """Return the lock of writers.
 
     Args:
-        patience: how long it is waited for, in seconds; by default `PATIENCE`.
+        patience: seconds to wait for it; by default `PATIENCE`.
     """
     return Lock(os.path.join(repository.make_private_dir(), WRITE_LOCK), PATIENCE if patience is None else patience)
 
 
 def link_lines(entries: Iterable[Entry]) -> dict[str, list[str]]:
-    """Returns the note lines of checkpoints, by commit; those that have none are left out."""
+    """Return the note lines of checkpoints by commit."""
     lines: dict[str, list[str]] = {}
     for entry in entries:
         if entry.git_sha:
@@ -104,18 +101,17 @@ def link_lines(entries: Iterable[Entry]) -> dict[str, list[str]]:
 
 
 def is_foreign(ref: str) -> bool:
-    """Tells whether a ref below `refs/checkpoints/` belongs to another tool: ours are named by a UUID."""
+    """Return whether a ref in `refs/checkpoints/` is another tool's: not named by a UUID."""
     return ref.startswith(CHECKPOINTS) and not ids.is_id(ref.removeprefix(CHECKPOINTS))
 
 
 def new_refs(made: Sequence[tuple[dict[str, Any], str]], head: str, kept: Update | None) -> list[Update]:
-    """Returns the updates that make checkpoints, in write order: first what they need, last the head of their run.
+    """Return the updates that create checkpoints: holders first, the run's head last.
 
     Args:
-        made: keys and oid of each document; where there are several, they follow one another in a
-            run.
-        head: the blob that the run's head points to now; "" where the run starts, or there is none.
-        kept: what keeps their commit; None where they have none.
+        made: keys and oid of each document; several are consecutive in a run.
+        head: present value of the run's head; "" for a new run or none.
+        kept: keeps their commit alive; None without a commit.
     """
     updates = []
     for fields, _ in made:
@@ -132,11 +128,7 @@ def new_refs(made: Sequence[tuple[dict[str, Any], str]], head: str, kept: Update
 
 
 def documents(repository: Repository, objects: Objects, oids: Sequence[str]) -> Iterator[tuple[str, bytes] | None]:
-    """Yields kind and content of each of some objects; of many through git, which reads ahead on another processor.
-
-    Args:
-        oids: full ones.
-    """
+    """Yield kind and content of objects; if there are many, git reads ahead."""
     from gitckpt.model import budget
 
     if len(oids) < _MANY:
@@ -150,17 +142,13 @@ def documents(repository: Repository, objects: Objects, oids: Sequence[str]) -> 
 
 
 def document(found: tuple[str, bytes] | None, ref: str, oid: str, *, lack: str = "missing", hint: str | None = None) -> bytes:
-    """Returns the document that a ref below `refs/checkpoints/` points to.
+    """Return the document that a ref below `refs/checkpoints/` points to.
 
     Args:
-        found: kind and content of the object that it points to; None where it cannot be read.
-        ref: full name of the ref.
-        oid: what it points to.
-        lack: what is said of an object that cannot be read.
+        found: kind and content of the object; None if it cannot be read.
+        oid: of the object.
+        lack: what to call an object that cannot be read.
         hint: what to do about that.
-
-    Raises:
-        InvalidCheckpoint: it is not there, or no blob.
     """
     from gitckpt.model.errors import InvalidCheckpoint
 
@@ -175,14 +163,11 @@ def document(found: tuple[str, bytes] | None, ref: str, oid: str, *, lack: str =
 
 
 def run_head(found: tuple[str, bytes] | None, ref: str) -> Checkpoint:
-    """Returns the checkpoint that a run's head points to.
+    """Return the checkpoint that a run's head points to.
 
     Args:
-        found: kind and content of the object that the head points to; None where it is missing.
+        found: kind and content of the object; None if missing.
         ref: the head.
-
-    Raises:
-        InvalidCheckpoint: it is no checkpoint document of a run.
     """
     from gitckpt.model.codec import decode
     from gitckpt.model.errors import InvalidCheckpoint, NewerCheckpoint
@@ -202,7 +187,7 @@ def run_head(found: tuple[str, bytes] | None, ref: str) -> Checkpoint:
 
 
 def require_free(repository: Repository, checkpoint_id: str) -> None:
-    """Raises `UsageError` where refs of a checkpoint with this id are there: nobody's being faster will ever change that."""
+    """Raise `UsageError` if refs with this checkpoint id exist."""
     patterns = [space + checkpoint_id for space in (CHECKPOINTS, *HOLDERS)]
     refs = repository.git.run("for-each-ref", "--format=%(refname)", *patterns).out.decode("utf-8", "replace").split()
     if not refs:
@@ -218,19 +203,19 @@ def require_free(repository: Repository, checkpoint_id: str) -> None:
     ) from None
 
 
-# Read what gitckpt made a worktree for, from its administrative directory.
+# Owners of worktrees.
 
 
 @dataclass(frozen=True, slots=True)
 class Owner:
-    """What a worktree was made for, as kept in its administrative directory."""
+    """What a worktree was made for, as stored in its administrative directory."""
 
     checkpoint: str
     run: str | None
 
 
 def owner_in(git_dir: str) -> Owner | None:
-    """Return what a worktree was made for; None where gitckpt did not make it."""
+    """Return the owner of a worktree; None if gitckpt did not make it."""
     path = os.path.join(git_dir, RUN_FILE)
     if not os.path.exists(path):
         return None

@@ -1,7 +1,7 @@
-"""Writes one checkpoint: objects, then all its refs in one transaction.
+"""Write a checkpoint: objects first, then all its refs in one transaction.
 
-Used by the library and by the hook, so it imports nothing heavy. The order of the updates is the
-safety: every prefix of it is a valid store, and the checkpoint's own ref is the commit point.
+The hook uses this, so it imports nothing heavy. The order of the updates makes it safe: after each
+prefix of them the store is valid, and the checkpoint's own ref is the commit point.
 """
 
 from __future__ import annotations
@@ -33,26 +33,29 @@ if TYPE_CHECKING:
     ProgressOf: TypeAlias = Callable[[Mapping[str, Any]], Progress | None]
 
     class Guard(Protocol):
-        """What a transaction depends on: the lease of a run. `drives` tells the driver's own from that of what a driver has started."""
+        """A transaction's condition: the lease of a run.
+
+        `drives` is true for the driver's own lease, false for that of a process it started.
+        """
 
         drives: bool
 
         def update(self) -> Update:
-            """Returns what the transaction begins with."""
+            """Return the first update of the transaction."""
 
         def check(self) -> None:
-            """Raises `LeaseLost` if it can never succeed again."""
+            """Raise `LeaseLost` if the transaction can never succeed again."""
 
 
+# Seconds to retry against other writers.
 PATIENCE = 30.0
-"""How long a record is tried against other writers, in seconds."""
 
+# From this number of objects on, flush before locking refs: other writers must not wait for that.
 _MANY = 64
-"""From so many objects on, they are flushed before refs are locked: other writers must not wait for that."""
 
 
 class FilesPruned(BusyError):
-    """The files were captured, and their objects taken by a `git gc --prune=now` before a ref held them; nothing was recorded."""
+    """`git gc --prune=now` deleted the captured objects; nothing was recorded."""
 
     def __init__(self) -> None:
         super().__init__(
@@ -62,24 +65,24 @@ class FilesPruned(BusyError):
 
 
 class Proposal:
-    """What shall be recorded. It becomes a document for the place it gets, anew each time others were faster.
+    """A checkpoint to record; its document is made again after each lost race.
 
     Args:
-        fields: the document's keys; where `run` is given, `sequence` and `parent` are filled in,
-            and `pipeline` and `attempt` are carried on.
-        state: the caller's data; None carries the state of the run's newest checkpoint on.
+        fields: keys of the document. With `run`, `sequence` and `parent` are filled in, and
+            `pipeline` and `attempt` are carried on.
+        state: the caller's data; None keeps the state of the run's newest checkpoint.
         starts_run: whether `run` must not exist yet.
         guard: the lease that must be held when the refs are written.
-        claim: the key that the run starts with.
-        change: makes the state of the one that the run's newest checkpoint has at that moment,
-            where `state` is None; it may change `fields`, is called again when others were faster,
-            and what it raises is raised by `Recorder.record`.
-        keeps: keys of the state that others write, too: where somebody has extended the run since
-            the recorder did, what they say goes into `state`, in place of what it says itself.
-        is_ours: whether its run may go on from it without anybody's trust; not where the inputs of
-            the run are from somebody's file.
-        is_apart: whether its files are not those of the worktree that it is recorded in: a run
-            begins at a commit, or is imported.
+        claim: the key of the new run.
+        change: returns the new state for that of the run's newest checkpoint, if `state` is None.
+            It may change `fields`, is called again after a lost race, and its errors are raised by
+            `Recorder.record`.
+        keeps: keys of the state that others write too. If another process has extended the run, its
+            values replace those of `state`.
+        is_ours: whether the run may continue from it without trust; false if its inputs are from a
+            foreign file.
+        is_apart: whether its files are not those of the present worktree, as for a run that starts
+            at a commit or is imported.
     """
 
     def __init__(
@@ -107,30 +110,26 @@ class Proposal:
         self._own = {name: fields.get(name) for name in ("pipeline", "attempt")}
 
     def document(self, before: dict[str, Any] | None, carried: dict[str, Any]) -> bytes:
-        """Returns the document behind a checkpoint.
+        """Return the document that follows a checkpoint.
 
         Args:
-            before: keys of the newest checkpoint of the run until now; None where it starts, or
-                outside of one.
-            carried: its state; empty where it is not wanted or there is none.
-
-        Raises:
-            StateError: the state cannot be stored losslessly.
+            before: keys of the run's newest checkpoint; None for a new run, or none.
+            carried: its state; empty if not needed.
         """
         self.fields.update(self._own)
         if self.fields.get("run") is not None:
             self.fields.update(sequence=(before["sequence"] or 0) + 1 if before else 1, parent=before["id"] if before else None)
-            from gitckpt.model import phase  # outside of runs nothing is carried on
+            from gitckpt.model import phase  # outside of runs, nothing is carried on
 
             phase.carry(self.fields, before or {})
         if self._change is not None:
             carried = self._change(carried)
         if self.state is not None and self.fields.get("rewound_to") is None:
-            self.state.update((key, carried[key]) for key in self.keeps if key in carried)  # without any, where we were the last to write
+            self.state.update((key, carried[key]) for key in self.keeps if key in carried)  # empty if this store wrote last
         return document.render(self.fields, carried if self.state is None else self.state)
 
     def fences(self) -> list[Update]:
-        """Returns what its transaction begins with. Errors: as those of `guard` and `claim`."""
+        """Return the first updates of the transaction: lease and key."""
         held = [self.guard.update()] if self.guard is not None else []
         return [*held, *(self.claim.updates(self.fields["run"]) if self.claim is not None else [])]
 
@@ -144,28 +143,21 @@ class Recorder:
         self._refs = refs
         self._written: dict[str, tuple[str, dict[str, Any]]] = {}
         self._line: keep.Line | None = None
-        self._turn = RLock()  # what it remembers belongs to one thread at a time
+        self._turn = RLock()  # guards the cached values
 
     def record(self, proposal: Proposal, then: Sequence[Proposal] = (), needs: Sequence[str] = ()) -> None:
-        """Writes a checkpoint, flushed to the disk.
+        """Write a checkpoint and flush it to disk.
 
         Args:
-            proposal: what shall be recorded; its fields are those of the document afterwards.
-            then: what follows it in its run, in order, in the same transaction, with its commit and
-                files, and states of their own.
-            needs: objects that git has written for the snapshot, to flush before the refs move.
+            proposal: its fields are those of the document afterwards.
+            then: checkpoints that follow in its run, in the same transaction, with its commit and
+                files and their own states.
+            needs: objects of the snapshot, to flush before the refs move.
 
         Raises:
-            LeaseLost: somebody else drives the run by now.
-            RunExists: another run has the key.
-            StateError: the state cannot be stored losslessly.
-            NotFoundError: the run does not exist.
-            UsageError: a checkpoint, or something in the place of one of its refs, has the id.
-            RefMoved: the run exists already, though it should start here; or other writers were
-                faster for `PATIENCE` seconds.
-            LockHeld: a lock file stayed in the way.
+            RefMoved: the run to start exists, or other writers were faster for `PATIENCE` seconds.
             FilesPruned: the snapshot is gone.
-            GitError: the objects or refs could not be written.
+            LockHeld, GitError: objects or refs could not be written.
         """
         deadline = time.monotonic() + PATIENCE
         attempt = 0
@@ -188,7 +180,6 @@ class Recorder:
                 time.sleep(os.urandom(1)[0] / 256 * 0.002 * min(attempt, 20))  # jitter; importing `random` takes 5 ms
 
     def _may_succeed(self, proposal: Proposal, error: RefMoved, attempt: int) -> bool:
-        """Tells whether to try again after others were faster; raises what says more than that."""
         if proposal.guard is not None:
             proposal.guard.check()
         fields = proposal.fields
@@ -197,7 +188,7 @@ class Recorder:
         return not (proposal.starts_run and self._repository.cat_file.info(layout.RUNS + fields["run"]) is not None)
 
     def _place(self, proposal: Proposal) -> tuple[str, dict[str, Any] | None, dict[str, Any]]:
-        """Returns the blob that the run's head points to, "" where there is none; the keys of that checkpoint; its state if wanted."""
+        """Return the run's head ("" for none), its checkpoint's keys, and its state if needed."""
         run = proposal.fields.get("run")
         if run is None or proposal.starts_run:
             return "", None, {}
@@ -209,7 +200,7 @@ class Recorder:
         written, before = self._written.get(run, ("", {}))
         state: dict[str, Any] = {}
         newest = None
-        if noted := roster.noted_after(self._repository, run, found):  # by one who was stopped before the head moved, perhaps
+        if noted := roster.noted_after(self._repository, run, found):  # perhaps a writer was killed before the head moved
             from gitckpt.store.records import heads
 
             newest = heads.recorded_among(noted, run, self._objects, self._refs)
@@ -228,13 +219,12 @@ class Recorder:
         *,
         again: bool,
     ) -> str:
-        """Writes objects and refs of checkpoints, once; returns the oid of the last document. Errors: as `record`."""
         fields, commit = made[0][0].fields, made[0][0].fields["git_sha"]
         documents = [(each.fields, object_id("blob", data, self._repository.object_format)) for each, data in made]
         line = self._line_of(commit, again=again) if commit else None
         updates = [*made[0][0].fences(), *layout.new_refs(documents, head, line.update if line is not None else None)]
         needed: list[Item] = [("blob", data) for _, data in made]
-        if commit:  # before the refs: a kill leaves a line too many
+        if commit:  # before the refs: a kill leaves an extra line
             lines = [note.link_line(new["id"], new["phase"], new["timestamp"]) for new, _ in documents]
             notes.append(self._repository, {commit: lines})
         flushed = any((new.get("worktree") or {}).get("operation") for new, _ in documents)
@@ -271,22 +261,21 @@ class Recorder:
         return documents[-1][1]
 
     def _line_of(self, commit: str, *, again: bool) -> keep.Line:
-        """Return the line that a commit is on: that of the last record, while the commit is the same; the transaction confirms it."""
         last, self._line = self._line, None
         if last is not None and last.commit == commit and not again and last.is_as_it_was():
             return last
         return keep.Line(self._repository, commit, again=again)
 
     def _lost(self, updates: Sequence[Update]) -> list[str]:
-        """Return the objects that a `git gc --prune=now` took before refs led to them."""
+        """Return the objects that `git gc --prune=now` deleted before refs held them."""
         return [update.new for update in updates if update.new and self._repository.cat_file.info(update.new) is None]
 
     def _apply(self, updates: list[Update], line: keep.Line | None, meanwhile: Callable[[], None] | None) -> None:
-        """Apply updates in one transaction; without the ref of the line where that is barred."""
+        """Apply updates in one transaction, without the keep ref if that is blocked."""
         try:
             self._refs.update(updates, meanwhile)
         except (LockHeld, GitError) as error:
             if line is None or line.update not in updates or not keep.is_barred(line.update.ref, error):
                 raise
-            updates.remove(line.update)  # maintenance makes the ref
+            updates.remove(line.update)  # maintenance creates the ref
             self._refs.update(updates, meanwhile)
