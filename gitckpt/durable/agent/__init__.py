@@ -1,6 +1,7 @@
-"""Asks an agent, whichever client it comes as, and reads its answer from what the client prints.
+"""Ask an agent through its client and read the answer from the client's output.
 
 Doors:
-    clients: `client_of` and `read_clients`: which client a text or a file means. A new one is a file of its own, and stands in `DIALECTS`.
+    clients: `client_of` and `read_clients`: the client that a name or a file means. Each client
+        that prints messages is a `Dialect` in `DIALECTS`.
     call: `Agent`, which is asked, and its `Answer`.
 """

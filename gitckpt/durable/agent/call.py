@@ -1,4 +1,4 @@
-"""Asks an agent something: its client runs as a command, is watched like one, and its answer is read from what it prints."""
+"""Ask an agent: run its client as a command and read the answer from its output."""
 
 from __future__ import annotations
 
@@ -18,31 +18,31 @@ from gitckpt.model.errors import CkptError, UsageError
 from gitckpt.model.values import dataclass, field, replace
 from gitckpt.store import secrets
 
-# Reads what an agent's client prints, as it comes: what of it a person is shown, and in the end what it reports.
+# Readers of client output.
 
 
+# A longer message, in bytes, counts as text.
 LINE = 16 << 20
-"""A message longer than this, in bytes, is text."""
 
 _OBJECTS = (b'{"', b"[{")
 
 
 @dataclass(frozen=True, slots=True)
 class AgentReport:
-    """What a client reports of a call.
+    """The report of a client about a call.
 
     Attributes:
-        text: the agent's answer, or its last words where the final message is missing; where no message came at all, all that was printed.
-            Of more than `dialect.KEPT` characters the last ones. Without NUL and lone surrogates.
-        session: the id of the conversation, with which another call can go on; None where none was said, or one that cannot be trusted.
-        cost_usd: what the call has cost; None where that was not said.
-        is_error: whether the client says that it failed.
-        error: why, on one line; None where it did not say.
-        complete: whether the client's final message came. Plain text has none, and is complete.
-        structured: whether any message came, or one began.
-        worked: whether a message says that the agent did or said anything.
-        tokens: how many it took, "input" and "output", and the "cached" ones of the input; none where the client does not say it.
-        denied: what the agent was not allowed to do, a line each.
+        text: the answer, or the agent's last words without a final message, or all output without
+            messages. The last `KEPT` characters, without NUL and lone surrogates.
+        session: the id of the conversation; None if missing or malformed.
+        cost_usd: None if unknown.
+        is_error: whether the client reports a failure.
+        error: the reason, on one line.
+        complete: whether the final message came. Plain text is always complete.
+        structured: whether a message came or began.
+        worked: whether the agent did or said anything.
+        tokens: "input", "output" and "cached" (part of the input); empty if unknown.
+        denied: denied actions, one per line.
     """
 
     text: str
@@ -58,37 +58,31 @@ class AgentReport:
 
 
 class MessageReader(Protocol):
-    """Reads output, chunk by chunk. It makes no difference where a chunk ends.
+    """Reads output in chunks of any size.
 
     Attributes:
-        rest: what is to be shown after `close`, in addition to what `feed` returned.
-        retries: whether the last message says only that the client calls its server again.
+        rest: text to show after `close`, in addition to that of `feed`.
+        retries: whether the last message only announces a retry of the client.
     """
 
     rest: str
     retries: bool
 
     def feed(self, chunk: bytes) -> str:
-        """Takes in what follows. Returns what a person is to be shown of it."""
+        """Read a chunk; return the text to show."""
 
     def close(self) -> AgentReport:
-        """Returns what was reported, now that nothing follows."""
+        """Return the report at the end of the output."""
 
 
 def report_reader(name: str) -> MessageReader:
-    """Returns what reads the output of a client.
-
-    Args:
-        name: of its format, one of `client.FORMATS`.
-    """
+    """Return the reader of a client format, one of `FORMATS`."""
     if name == clients.NAME:
         return _Aider()
     return _Messages(DIALECTS[name]()) if name in DIALECTS else _Text()
 
 
 class _Text:
-    """Reads plain text."""
-
     def __init__(self) -> None:
         self.rest = ""
         self.retries = False
@@ -103,8 +97,6 @@ class _Text:
 
 
 class _Aider(_Text):
-    """Reads what aider prints: plain text, some lines of which say what it took, and why its model did not answer."""
-
     def close(self) -> AgentReport:
         report = super().close()
         tokens, cost = clients.usage(report.text)
@@ -114,12 +106,7 @@ class _Aider(_Text):
 
 
 class _Messages:
-    """Reads messages: objects of JSON, or arrays of them, on a line each, or spread over several lines; and text in between.
-
-    Args:
-        dialect: what the messages mean.
-    """
-
+    # Reads JSON objects or arrays, on one line each or spread over several, with text in between.
     def __init__(self, dialect: Dialect) -> None:
         self.rest = ""
         self.retries = False
@@ -128,9 +115,8 @@ class _Messages:
         self._cut = False
         self._line = bytearray()
         self._is_long = False
+        # Lines of a message that began with a bracket on its own line.
         self._spread: bytearray | None = None
-        """The lines so far of what began with a bracket on a line of its own."""
-
         self._text = PlainText()
 
     def feed(self, chunk: bytes) -> str:
@@ -157,7 +143,6 @@ class _Messages:
         )
 
     def _collect(self, part: bytes) -> str:
-        """Takes in part of a line. Returns what is shown of it: nothing, until it is too long for a message."""
         if self._is_long:
             return self._text.feed(part)
         self._line += part
@@ -167,7 +152,6 @@ class _Messages:
         return self._give_up() + self._text.feed(self._emptied())
 
     def _take(self, part: bytes, end: bytes) -> str:
-        """Takes in the last part of a line, and how it ended."""
         shown = self._collect(part)
         if self._is_long:
             self._is_long = False
@@ -189,7 +173,7 @@ class _Messages:
         return self._text.feed(line) if shown is None else shown
 
     def _last(self) -> str:
-        """Takes in what is left without an end. A message that was cut off is kept, but shown to nobody."""
+        # A truncated message is kept but not shown.
         left = self._emptied()
         shown: str | None = ""
         if left and not left.lstrip().startswith(_OBJECTS):
@@ -202,7 +186,6 @@ class _Messages:
         return shown or ""
 
     def _message(self, line: bytes) -> str | None:
-        """Returns what is shown of a line with messages, None where it has none."""
         start = 0 if line.lstrip()[:1] in (b"{", b"[") else line.find(b'{"')
         if start < 0:
             return None
@@ -216,7 +199,6 @@ class _Messages:
         return (self._text.feed(line[:start] + b"\n") if start else "") + "".join(known)
 
     def _give_up(self) -> str:
-        """Returns the lines of what turned out to be no message."""
         lines, self._spread = self._spread, None
         return self._text.feed(bytes(lines)) if lines is not None else ""
 
@@ -227,7 +209,6 @@ class _Messages:
 
 
 def _parsed(text: bytes) -> list[dict[str, object]]:
-    """Returns the objects of a JSON text: itself, or those in its array; none where it is anything else."""
     try:
         value = json.loads(text.decode("utf-8", "replace"), strict=False)
     except (ValueError, RecursionError):
@@ -235,28 +216,24 @@ def _parsed(text: bytes) -> list[dict[str, object]]:
     return [each for each in (value if isinstance(value, list) else [value]) if isinstance(each, dict)]
 
 
-# Keeps the raw output of each call of an agent in files of bounded number and size, on disk from the first byte on.
+# Transcripts: raw output in files of bounded number and size, on disk from the first byte.
 
 
-FIRST = 1 << 20
+FIRST = 1 << 20  # bytes kept of the start of a longer output
+# Bytes kept of the end of a longer output.
 LAST = 15 << 20
-"""Of a longer output, so many bytes of its beginning and of its end are kept, and a line between them says so."""
 
+# Number and total bytes of earlier transcripts to keep.
 MOST, MOST_BYTES = 100, 64 << 20
-"""So many transcripts of earlier calls are kept, with so many bytes in all: the newest ones."""
 
+# Bytes; longer than the note.
 _LINE = 100
-"""More bytes than that line has."""
 
 
 def set_aside(path: str) -> None:
-    """Gives the transcript of the last call a name with a number, and removes the oldest of those that have one where they are too many.
+    """Number the transcript of the last call and remove the oldest surplus ones.
 
-    Args:
-        path: of the transcript of the last call, where there is one; `agent.log` becomes `agent-1.log`, and the next one `agent-2.log`.
-
-    Raises:
-        CkptError: it cannot be renamed, or another one not removed.
+    `agent.log` becomes `agent-1.log`, the next one `agent-2.log`.
     """
     directory, (stem, ending) = os.path.dirname(path), os.path.splitext(os.path.basename(path))
     if not os.path.isfile(path):
@@ -268,23 +245,19 @@ def set_aside(path: str) -> None:
         os.rename(path, os.path.join(directory, name))
         left = MOST_BYTES
         for count, each in enumerate((name, *(each for _, each in reversed(earlier)))):
-            there = os.path.join(directory, each)
-            left -= os.path.getsize(there)
+            transcript = os.path.join(directory, each)
+            left -= os.path.getsize(transcript)
             if count >= MOST or (count and left < 0):
-                os.unlink(there)
+                os.unlink(transcript)
     except OSError as error:
         problem = f"cannot keep the output of the agent's last call in {directory}: {error.strerror}"
         raise CkptError(problem, hint="make room there: df") from None
 
 
 class Transcript:
-    """The file with the output. While it is written it may have up to twice the bytes that stay.
+    """The file with the raw output of a call. All methods may raise CkptError.
 
-    Args:
-        path: of the file; one that is there is overwritten.
-
-    Raises:
-        CkptError: it cannot be written; all methods raise that.
+    While open, it may have up to twice its final size. An existing file is overwritten.
     """
 
     def __init__(self, path: str) -> None:
@@ -298,7 +271,7 @@ class Transcript:
             raise self._failure(error) from None
 
     def add(self, chunk: bytes) -> None:
-        """Takes in what follows."""
+        """Append a chunk."""
         try:
             view = memoryview(chunk)
             while view:
@@ -310,7 +283,7 @@ class Transcript:
             self._shorten()
 
     def close(self) -> None:
-        """Leaves the file as it stays."""
+        """Shorten and mask the file, and close it."""
         try:
             if self._size > FIRST + LAST:
                 self._shorten()
@@ -319,7 +292,6 @@ class Transcript:
             self._file.close()
 
     def _mask(self) -> None:
-        """Masks what looks like a secret: whoever reads the transcript needs to know that there was one, and not which."""
         if not self._size:
             return
         try:
@@ -335,7 +307,7 @@ class Transcript:
             raise self._failure(error) from None
 
     def _shorten(self) -> None:
-        """Takes out what lies between the first and the last bytes. A kill meanwhile leaves the file as it was."""
+        # Atomic: a kill leaves the file unchanged.
         self._left_out += self._size - FIRST - LAST
         self._size = FIRST + LAST
         beside = f"{self.path}.new"
@@ -357,30 +329,29 @@ class Transcript:
         return CkptError(f"cannot keep the output of the agent in {self.path}: {error.strerror}", hint="make room there: df")
 
 
-# Asks an agent something: its client runs as a command, is watched like one, and its answer is read from what it prints.
+# Calls.
 
 
 PROMPT, LOG = "prompt", "agent.log"
+# Bytes of a prompt as an argument; systems allow 128 KiB for one.
 MAX_ARGUMENT = 100_000
-"""A longer prompt, in bytes, is no argument: systems allow 128 KiB for one."""
 
 _BRIEF = 2000
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """How a call of an agent ended, and what it said: with what looks like a secret masked, as states and messages are made of it.
+    """The outcome of a call, with secrets masked.
 
     Attributes:
-        report: what its client reports.
-        code: exit code of the client; the negated signal number where a signal ended it.
-        ended_by: who decided: EXIT (itself), TIMEOUT, IDLE_TIMEOUT or DEADLINE of `gitckpt.durable.command.execution`.
-        tail: the end of what was shown, at most `execution.TAIL_BYTES`.
-        seconds: how long it took.
-        log: path of the file with the raw output.
-        resumed: whether it went on with the conversation that was asked for.
+        code: exit code of the client; a negated signal number if a signal ended it.
+        ended_by: EXIT (itself), TIMEOUT, IDLE_TIMEOUT or DEADLINE of `command.execution`.
+        tail: the end of the shown text, at most `execution.TAIL_BYTES`.
+        seconds: the duration.
+        log: path of the raw output.
+        resumed: whether the call continued the requested conversation.
         client: the name of the client.
-        patience: how long it was waited for.
+        patience: the limits of the call.
     """
 
     report: AgentReport
@@ -395,17 +366,17 @@ class Answer:
 
     @property
     def said(self) -> str:
-        """What was shown last, without colors."""
+        """Return the shown text without colors."""
         return uncolored(self.tail)
 
     @property
     def ok(self) -> bool:
-        """Whether the client ended well, by itself, and with its final message, where it sends messages."""
+        """Return whether the client succeeded, including its final message."""
         return not self.problem
 
     @property
     def problem(self) -> str:
-        """What went wrong, in a sentence for people; empty where nothing did."""
+        """Return the failure as a sentence, or ""."""
         if self.ended_by == execution.DEADLINE:
             return f"{self.client} was ended: the run took longer than it may"
         if self.ended_by == execution.TIMEOUT:
@@ -423,14 +394,13 @@ class Answer:
 
 
 class Agent:
-    """One agent, which can be asked again and again.
+    """An agent that can be asked repeatedly.
 
     Args:
-        client: how it is called.
-        directory: where it runs.
+        directory: where the client runs.
         env: its whole environment.
-        watchdog: that of this process; it kills the agent if this process is killed.
-        files: a directory, which is made where it is missing, for its prompt (`PROMPT`) and its output.
+        watchdog: kills the agent if this process is killed.
+        files: a directory for prompt and output; created if missing.
     """
 
     def __init__(self, client: Client, directory: str, env: Mapping[str, str], watchdog: Watchdog, files: str) -> None:
@@ -451,21 +421,23 @@ class Agent:
         log: str = LOG,
         budget: float | None = None,
     ) -> Answer:
-        """Asks it something, and waits for the answer. Whatever fails on its side is in the answer.
+        """Ask a question and wait for the answer, which includes failures of the agent.
 
         Args:
-            prompt: what to ask.
-            session: the conversation to go on with, if the client can. Where the client does not know it any more, a new one is begun.
-            patience: when to end it, with all that it started. `left` counts for a second call too, the others for each.
-            output: gets what a person is to be shown, as it comes: the agent's words, and a line for each tool that it uses.
-            tick: gets the seconds since the start, about once a second; what it raises ends the agent, and is raised on.
-            log: path of the file for the raw output, from `files` on; that of an earlier call gets a number (`transcript.set_aside`).
-            budget: what it may cost, in US dollars, for a client that can be told; None where that is not limited.
+            session: the conversation to continue, if possible. If the client does not know it, a
+                new
+                one begins.
+            patience: its `left` covers a second call, too; its other limits apply to each call.
+            output: receives the text to show: the agent's words, and a line for each tool use.
+            tick: receives the seconds since the start, about once a second; its exceptions end the
+                agent and propagate.
+            log: path of the raw output below `files`; an earlier one is renamed by `set_aside`.
+            budget: limit in US dollars, for clients that support it.
 
         Raises:
-            UsageError: the prompt has a NUL in it, or is too long for an argument.
-            WorktreeError: the directory is not there or cannot be entered.
-            CkptError: a file cannot be written, or the client cannot be started.
+            UsageError: the prompt contains NUL or is too long for an argument.
+            WorktreeError: the directory is missing or cannot be entered.
+            CkptError: a file cannot be written or the client cannot be started.
         """
         path = self._write(prompt)
         known = session_id(session) if self.client.resume else None
@@ -533,13 +505,11 @@ class Agent:
         )
 
     def _priced(self, report: AgentReport) -> AgentReport:
-        """Returns a report with what its tokens cost, where the client does not say it, and a price is known."""
-        if self.client.price is None or report.cost_usd or not report.tokens:  # a client that knows no price itself may say 0
+        if self.client.price is None or report.cost_usd or not report.tokens:  # a client without prices may report 0
             return report
         return replace(report, cost_usd=self.client.price.of(report.tokens))
 
     def _does_not_know(self, answer: Answer) -> bool:
-        """Tells whether a client ended, before the agent did anything, because it does not know the conversation."""
         report = answer.report
         if answer.ended_by != execution.EXIT or not answer.code or report.worked:
             return False
@@ -548,7 +518,6 @@ class Agent:
         return self.client.does_not_know(f"{report.error or ''}\n{answer.said[-_BRIEF:]}")
 
     def _write(self, prompt: str) -> str:
-        """Returns the path of the file with the prompt."""
         if "\0" in prompt:
             raise UsageError("the prompt has a NUL in it, which no agent can be told", hint="take it out of the prompt")
         data = prompt.encode("utf-8", "replace")
@@ -557,7 +526,7 @@ class Agent:
                 problem = f"the prompt has {len(data)} bytes, and an argument takes {MAX_ARGUMENT}"
                 raise UsageError(problem, hint=f'give it to {self.client.name} by prompt = "{clients.STDIN}"')
             if data.startswith(b"-"):
-                data = b"\n" + data  # which would be taken for an option
+                data = b"\n" + data  # else it would be parsed as an option
         path = os.path.join(self._files, PROMPT)
         try:
             os.makedirs(self._files, exist_ok=True)
@@ -577,11 +546,11 @@ def _masked(report: AgentReport) -> AgentReport:
     return replace(report, text=text, error=error, denied=tuple(secrets.masked(each) for each in report.denied))
 
 
-# What kind of failure a client's is: whether it makes sense to ask again, and when. Told by what clients print, which nobody promises.
+# Kinds of failures, by the output of clients, which is not a stable interface.
 
 
+# Needs a person; works again later; may work at once; unknown cause.
 FATAL, LIMITED, TRANSIENT, OTHER = "fatal", "limited", "transient", "other"
-"""It fails until somebody does something; it works again later; it may work at once; nothing is known but that it failed."""
 
 _NOT_THERE = (126, 127)
 _FATAL = re.compile(
@@ -603,11 +572,11 @@ _TRANSIENT = re.compile(
     re.IGNORECASE,
 )
 _STATUS = re.compile(r"\b(?:status(?:[_ -]?code)?|error|code|http)\b[^\n]{0,12}?\b([45]\d\d)\b", re.IGNORECASE)
+# HTTP statuses of requests that never succeed, whatever the text says.
 _REFUSED = ("400", "401", "404", "413", "422")
-"""Statuses of HTTP that say that the same request never succeeds, whatever words stand beside them."""
 
+# The same, unless the text names a limit: some servers use them for limits.
 _CANNOT_PAY = ("402", "403")
-"""Those that say so, unless a limit is named: some servers send them for one."""
 
 _AFTER = re.compile(
     r"(?:retry[ -]after|try again in|wait|resets? in|in about)\W{0,3}(\d{1,6}(?:\.\d+)?) ?"
@@ -617,26 +586,26 @@ _AFTER = re.compile(
 _AT = re.compile(r"\|(\d{10})\b|resets? at[^\n]{0,12}?(\d{10})\b")
 _UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0}
 
+# Seconds to wait for a limited client that names no time; doubled up to the second value.
 FIRST_WAIT, LONGEST_WAIT = 60.0, 3600.0
-"""In seconds: how long is waited where a client that is limited does not say for how long; each time twice as long, up to that."""
 
+# Waits in a row, four hours in all, for a client that names no time: it may only talk about limits.
 MOST_LIMITED = 8
-"""So often in a row, four hours in all, an agent is waited for that is limited and does not say until when: it may only speak of limits."""
 
+# Both waits have reached their maximum by then.
 _DOUBLINGS = 12
-"""After so many, both waits are as long as they get."""
 
+# Maximum wait that a client can ask for, in seconds: its output is not trusted.
 LONGEST_TOLD = 24 * 3600.0
-"""In seconds: what a client tells is an agent's output, and nobody waits for a year."""
 
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """A failure.
+    """A failure of a client.
 
     Attributes:
         kind: `FATAL`, `LIMITED`, `TRANSIENT` or `OTHER`.
-        wait: how long the client says to wait, in seconds; None where it does not.
+        wait: the wait that the client names, in seconds.
     """
 
     kind: str
@@ -644,18 +613,18 @@ class Failure:
 
 
 def classify(answer: Answer, now: float) -> Failure | None:
-    """Returns what kind of failure an answer is; None where it is none, or was ended from outside.
+    """Return the kind of failure; None for success or an end from outside.
 
-    Where the agent has done anything, another call is an attempt like any other, unless a limit has ended it.
+    If the agent did any work, another call counts as an ordinary attempt, except after a limit.
 
     Args:
-        answer: the answer.
-        now: the current time, in seconds since the epoch.
+        now: in seconds since the epoch.
     """
     if not answer.problem:
         return None
     said = f"{answer.report.error or ''}\n{answer.said}"
-    if answer.report.worked:  # then most of it is about its work, of limits perhaps: what ended it, the client says, or stands at the end
+    if answer.report.worked:
+        # Most output is about the agent's work, which may mention limits: use only the error or the end.
         said = answer.report.error or execution.last_line(answer.said)
     if answer.code in _NOT_THERE and not answer.report.worked:
         return Failure(FATAL)
@@ -670,15 +639,15 @@ def classify(answer: Answer, now: float) -> Failure | None:
 
 
 def _status(answer: Answer, said: str) -> str | None:
-    """Return the status of HTTP that a client names last as its error; None where it names none."""
+    # Returns the last HTTP status that the client reports as its error.
     found = _STATUS.findall(answer.report.error or execution.last_line(answer.said))
-    # What stands before the last line may be about the work of an agent, as a 404 of the server that it tests.
+    # Earlier lines may be about the agent's work, such as a 404 of a server that it tests.
     found = found or [status for status in _STATUS.findall(said) if status in ("401", "429", "529")]
     return found[-1] if found else None
 
 
 def _wait(said: str, now: float) -> float | None:
-    """Returns how long to wait, as a client tells it: for a while, or until an instant."""
+    # The wait is a duration or an instant.
     found = _AT.search(said)
     if found is not None:
         left = float(found[1] or found[2]) - now
@@ -692,12 +661,12 @@ def _wait(said: str, now: float) -> float | None:
 
 
 def pause(told: float | None, times: int) -> float:
-    """Returns how long to wait, in seconds, after so many limits in a row.
+    """Return the wait in seconds after several limits in a row.
 
     Args:
-        told: what the client says, in seconds, which counts; but where it says milliseconds, or none, again and again, it would be asked
-            without end: so it is a second at least, then twice as long each time, up to `FIRST_WAIT`. None where it says nothing.
-        times: how many.
+        told: the wait that the client names, in seconds. It is honored, but at least a second,
+            doubled each time up to `FIRST_WAIT`: a client may name milliseconds again and again.
+        times: the number of limits in a row.
     """
     doubled = 2.0 ** min(max(times - 1, 0), _DOUBLINGS)
     return min(FIRST_WAIT * doubled, LONGEST_WAIT) if told is None else max(told, min(doubled, FIRST_WAIT))

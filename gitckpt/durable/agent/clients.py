@@ -1,4 +1,4 @@
-"""Agent clients: how each one is called, and what its output means."""
+"""Agent clients: how each is called and what its output means."""
 
 from __future__ import annotations
 
@@ -20,23 +20,23 @@ if TYPE_CHECKING:
     from typing import ClassVar
 
 
-# What is common to the clients that print messages; each of them, with all that is known of it, is a file of its own beside this one.
+# Common parts.
 
 
+# Characters kept of a text: the last ones.
 KEPT = 1 << 20
-"""So many characters of a text are kept, the last ones."""
 
+# Characters shown of an error.
 ERROR = 500
-"""So many characters of an error, on one line, are shown."""
 
+# Placeholder for the conversation id in the resume option of a client.
 SESSION = "{session}"
-"""Stands for the id of a conversation in the words with which a client goes on with it."""
 
 _SHOWN = 120
 _HIGHEST = 1_000_000_000
 _CONTROL = dict.fromkeys((*range(9), 11, 12, *range(14, 32), *range(127, 160)), "�") | {13: ""}
+# Tool inputs that describe its use, most specific first.
 _TELLING = ("command", "file_path", "path", "pattern", "query", "url", "description", "prompt")
-"""The inputs of a tool that say most of what it does, the best first."""
 
 _STRUCTURED = ("json", "stream-json")
 _COLORS = re.compile(r"\x1b\[[0-9;]*m")
@@ -44,14 +44,14 @@ _SESSION_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,127}")
 
 
 class Kept:
-    """Keeps the last `KEPT` characters of what is added."""
+    """Keeps the last `KEPT` characters of a text."""
 
     def __init__(self) -> None:
         self._parts: list[str] = []
         self._size = 0
 
     def add(self, text: str) -> None:
-        """Takes in what follows."""
+        """Append a text."""
         self._parts.append(text)
         self._size += len(text)
         if self._size > 2 * KEPT:
@@ -59,35 +59,31 @@ class Kept:
             self._size = KEPT
 
     def text(self) -> str:
-        """Returns what is kept."""
+        """Return the kept characters."""
         return "".join(self._parts)[-KEPT:]
 
     def clear(self) -> None:
-        """Forgets everything."""
+        """Discard everything."""
         self._parts, self._size = [], 0
 
 
 class Dialect(ABC):
-    """The messages of one client, taken in one after the other; and how that client is called.
+    """The command line and messages of a client.
 
     Attributes:
         name: of the client, its program and its format.
-        command: what the shell runs to ask it something, where nobody says anything else.
-        resume: the words with which it goes on with the conversation `SESSION`.
-        conversations: its words for a conversation, as it says that it does not know one.
-        prompt: where it takes its prompt from: "stdin", or "argument" for its last argument.
-        budget: its option for what a call may cost, in US dollars, which follow it; "" where it has none.
-        tells_cost: whether it says what a call has cost.
-        text: the answer so far.
-        session: the id of the conversation.
-        cost_usd: what the call has cost.
-        is_error: whether the client says that it failed.
-        error: why; it may have recovered from that, where `is_error` is not set.
-        complete: whether its final message came.
+        command: the default shell command.
+        resume: options that continue the conversation `SESSION`.
+        conversations: the client's words for a conversation, in "not found" errors.
+        prompt: "stdin", or "argument" for its last argument.
+        budget: the option for a limit in US dollars; "" without one.
+        tells_cost: whether the client reports costs.
+        error: the last error; the client may have recovered unless `is_error`.
+        complete: whether the final message came.
         worked: whether the agent did or said anything.
-        tokens: how many it took, by kind: "input" and "output", and the "cached" ones of the input; none where the client does not say it.
-        denied: what the agent was not allowed to do, a line each.
-        retries: whether its last message says only that it calls its server again.
+        tokens: "input", "output" and "cached" (part of the input); empty if unknown.
+        denied: denied actions, one per line.
+        retries: whether the last message only announces a retry of the client.
     """
 
     name: ClassVar[str]
@@ -111,11 +107,11 @@ class Dialect(ABC):
         self.retries = False
 
     def count(self, usage: Mapping[str, object], kinds: Mapping[str, str]) -> None:
-        """Adds tokens.
+        """Add token counts.
 
         Args:
-            usage: how many of each, in the client's words.
-            kinds: the client's word → "input", "output" or "cached"; what is cached counts as input as well.
+            usage: counts by the client's words.
+            kinds: the client's word → "input", "output" or "cached".
         """
         for word, kind in kinds.items():
             number = usage.get(word)
@@ -124,31 +120,29 @@ class Dialect(ABC):
 
     @staticmethod
     def asks_for_messages(options: Sequence[str]) -> bool:
-        """Tells whether a client with these options prints messages, by `--output-format`."""
+        """Return whether `--output-format` makes the client print messages."""
         said = [after for option, after in zip(options, [*options, ""][1:], strict=True) if option in ("--output-format", "-o")]
         said += [option.partition("=")[2] for option in options if option.startswith("--output-format=")]
         return bool(said) and said[-1] in _STRUCTURED
 
     @abstractmethod
     def take(self, message: Mapping[str, object]) -> str | None:
-        """Takes in a message. Returns what a person is shown of it, None where it is no message of this client."""
+        """Process a message; return the text to show, None if it is not this client's."""
 
 
 def session_id(value: object) -> str | None:
-    """Returns the id of a conversation, None where it cannot be one: ids come out of an agent's output, and go into a command.
+    """Return a conversation id if it is well-formed, or None.
 
-    Args:
-        value: what claims to be one.
+    Ids come from the output of an agent and go into a shell command.
     """
     return value if isinstance(value, str) and _SESSION_ID.fullmatch(value) else None
 
 
 def does_not_know(conversations: Sequence[str], said: str) -> bool:
-    """Tells whether a client says that there is no such conversation.
+    """Return whether a client says that a conversation does not exist.
 
     Args:
         conversations: its words for a conversation.
-        said: what it says.
     """
     return _unknown(tuple(conversations)).search(said) is not None
 
@@ -162,63 +156,63 @@ def _unknown(conversations: tuple[str, ...]) -> re.Pattern[str]:
 
 
 def cost(value: object) -> float | None:
-    """Returns an amount of money; None for what is none."""
+    """Return an amount of money; None if it is not one."""
     is_number = type(value) in (int, float)
     return float(value) if is_number and 0 <= value <= _HIGHEST else None  # type: ignore[operator, arg-type]
 
 
 def sound(value: object) -> str:
-    """Returns a text without NUL and lone surrogates, the empty one for what is no text."""
+    """Return a text without NUL and lone surrogates; "" if it is not a text."""
     if not isinstance(value, str):
         return ""
     return value.encode("utf-8", "replace").decode().replace("\0", "\ufffd")
 
 
 def uncolored(text: str) -> str:
-    """Returns a text without what changes colors on a terminal: clients print it although nobody looks."""
+    """Return a text without terminal colors."""
     return _COLORS.sub("", text)
 
 
 def one_line(text: str, limit: int = _SHOWN) -> str:
-    """Returns a text on one line, cut where it is long."""
+    """Return a text on one line, cut to a limit."""
     line = " ".join(text[: 4 * limit].split()).translate(_CONTROL)
     return line if len(line) <= limit else line[: limit - 1] + "…"
 
 
 def table(value: object) -> Mapping[str, object]:
-    """Returns a table, the empty one for what is none."""
+    """Return a table; an empty one for other values."""
     return value if isinstance(value, dict) else {}
 
 
 def lines(text: str) -> str:
-    """Returns a text as a terminal shows it, with its last line ended."""
+    """Return a text without control characters, ending in a newline."""
     shown = text.translate(_CONTROL)
     return shown if not shown or shown.endswith("\n") else shown + "\n"
 
 
 def words(text: str) -> str:
-    """Return a part of a text as a terminal may show it: without colors and control characters."""
+    """Return a part of a text without colors and control characters."""
     return uncolored(text).translate(_CONTROL)
 
 
 def tool_line(name: str, what: str) -> str:
-    """Returns the line that says which tool is used, and for what."""
+    """Return the line that shows the use of a tool."""
     said = one_line(": ".join(filter(None, (name, what))))
     return f"→ {said}\n" if said else ""
 
 
 def telling(inputs: object) -> str:
-    """Returns the input of a tool that says most of what it does."""
+    """Return the most descriptive input of a tool."""
     found = table(inputs)
     return next((text for text in (sound(found.get(key)) for key in _TELLING) if text), "")
 
 
-# aider: how it is called, and what it says of tokens and costs. It prints text, for people; what it has changed it commits itself.
+# aider. It prints text for people, and commits its changes itself.
 
 
 NAME = "aider"
+# The prompt is the argument of `--message`.
 COMMAND = "aider --yes-always --no-pretty --no-stream --no-check-update --no-show-release-notes --message"
-"""Takes the prompt as the argument of `--message`, and ends when it has answered."""
 
 _MESSAGE = ("--message", "--msg", "-m")
 _USAGE = re.compile(r"^Tokens: ([\d.,]+)([kM]?) sent,(?: [\d.,kM]+ cache (?:write|hit),)* ([\d.,]+)([kM]?) received\.(.*)$", re.MULTILINE)
@@ -228,16 +222,12 @@ _FAILED = re.compile(r"^(litellm\.\w*Error: .+)$", re.MULTILINE)
 
 
 def takes_argument(words: Sequence[str]) -> bool:
-    """Tells whether a command of it, in words, ends with the option whose argument the prompt is."""
+    """Return whether a command ends with the option for the prompt."""
     return bool(words) and words[-1] in _MESSAGE
 
 
 def usage(said: str) -> tuple[dict[str, int], float | None]:
-    """Returns what a call took: tokens, "input" and "output", rounded as it rounds them; and US dollars, None where it has no price.
-
-    Args:
-        said: what it printed.
-    """
+    """Return tokens (rounded by aider) and cost in US dollars, if known."""
     tokens: dict[str, int] = {}
     cost = None
     for sent, unit, received, its_unit, rest in _USAGE.findall(said):
@@ -249,10 +239,9 @@ def usage(said: str) -> tuple[dict[str, int], float | None]:
 
 
 def failure(said: str) -> str | None:
-    """Returns why its model did not answer, on one line; None where it did in the end. Its exit code is 0 either way.
+    """Return why the model did not answer, or None.
 
-    Args:
-        said: what it printed.
+    aider exits with 0 either way.
     """
     failures = list(_FAILED.finditer(said))
     return failures[-1][1] if failures and _USAGE.search(said, failures[-1].end()) is None else None
@@ -265,7 +254,7 @@ def _count(number: str, scale: str) -> int:
         return 0
 
 
-# Claude Code: how it is called, and what its messages mean.
+# Claude Code.
 
 
 _KINDS = ("system", "assistant", "user", "result", "stream_event")
@@ -310,12 +299,12 @@ class Claude(Dialect):
         return self._result(message) if kind == "result" else ""
 
     def _assistant(self, message: Mapping[str, object]) -> str:
-        # What the client says itself, as of a call to its model that failed, stands there as well.
+        # The client itself also writes assistant messages, such as about a failed call of its model.
         self.worked = self.worked or (table(message.get("message")).get("model") != _SYNTHETIC and not message.get("error"))
         content = table(message.get("message")).get("content")
         blocks = [table(block) for block in content] if isinstance(content, list) else [{"type": "text", "text": content}]
         said = "\n".join(filter(None, (sound(block.get("text")) for block in blocks if block.get("type") == "text")))
-        if said and not message.get("parent_tool_use_id"):  # what an agent of the agent says is no answer to us
+        if said and not message.get("parent_tool_use_id"):  # ignore subagents
             self.text = said
         return "".join(_block(block) for block in blocks)
 
@@ -323,7 +312,7 @@ class Claude(Dialect):
         subtype, before = sound(message.get("subtype")), self.text
         self.complete = True
         self.is_error = message.get("is_error") is True or subtype.startswith("error")
-        for key in ("cost_usd", "total_cost_usd"):  # the first one is that of older versions
+        for key in ("cost_usd", "total_cost_usd"):  # the first: older versions
             price = cost(message.get(key))
             self.cost_usd = self.cost_usd if price is None else price
         usage = table(message.get("usage"))
@@ -332,7 +321,9 @@ class Claude(Dialect):
         denials = message.get("permission_denials")
         self.denied = [_denial(table(each)) for each in denials[:_MOST]] if isinstance(denials, list) else []
         turns = message.get("num_turns")
-        self.worked = self.worked or (not self.is_error if type(turns) is not int else turns > self.is_error)  # a call that failed is one
+        self.worked = self.worked or (
+            not self.is_error if type(turns) is not int else turns > self.is_error
+        )  # a failed call counts as a turn
         self.text = sound(message.get("result")) or self.text
         if self.is_error:
             errors = message.get("errors")
@@ -344,7 +335,6 @@ class Claude(Dialect):
 
 
 def _retry(message: Mapping[str, object]) -> str:
-    """Returns the line that says that the client calls its server again."""
     attempt, most = message.get("attempt"), message.get("max_retries")
     number = f", attempt {attempt}" + (f" of {most}" if type(most) is int else "") if type(attempt) is int else ""
     why = one_line(sound(message.get("error")) or sound(table(message.get("error")).get("message")))
@@ -361,7 +351,7 @@ def _block(block: Mapping[str, object]) -> str:
     return lines(sound(block.get("text"))) if block.get("type") == "text" else ""
 
 
-# Codex: how it is called, and what its messages mean.
+# Codex.
 
 
 _CODEX_KINDS = ("thread.", "turn.", "item.")
@@ -378,7 +368,7 @@ class Codex(Dialect):
 
     @staticmethod
     def asks_for_messages(options: Sequence[str]) -> bool:
-        """Tells whether these options let it print messages."""
+        """Return whether the options make Codex print messages."""
         return any(option in _JSON for option in options)
 
     def take(self, message: Mapping[str, object]) -> str | None:
@@ -401,13 +391,13 @@ class Codex(Dialect):
         return ""
 
     def _error(self, problem: str) -> str:
-        """It may be about a connection that is tried again: only the end of the turn says whether the call failed."""
+        # The client may retry: only the end of the turn decides about the call.
         if not self.complete:
             self.is_error, self.error = True, problem or self.error
         return f"error: {problem}\n" if problem else ""
 
     def _item(self, kind: str, item: Mapping[str, object]) -> str:
-        # A turn begins before the model is asked, and what the client itself complains of is an item, too: neither is work.
+        # Neither the start of a turn nor an error item of the client is work.
         self.worked = self.worked or item.get("type") != "error"
         what, began = item.get("type"), kind == "item.started"
         if what in ("command_execution", "mcp_tool_call", "collab_tool_call"):
@@ -431,7 +421,7 @@ def _exit_code(code: object) -> str:
     return f"  exit code {code}\n" if type(code) is int and 0 < abs(code) < 1000 else ""
 
 
-# Gemini CLI: how it is called, and what its messages mean.
+# Gemini CLI.
 
 
 _GEMINI_TOKENS = {"prompt": "input", "candidates": "output", "thoughts": "output", "cached": "cached"}
@@ -507,7 +497,7 @@ class Gemini(Dialect):
         self.error = one_line(sound(table(error).get("message")), ERROR) or None if failed else None
 
 
-# opencode: how it is called, and what its messages mean.
+# opencode.
 
 
 _OPENCODE_KINDS = ("text", "tool_use", "tool", "step_start", "step_finish", "error", "reasoning")
@@ -529,7 +519,7 @@ class OpenCode(Dialect):
 
     @staticmethod
     def asks_for_messages(options: Sequence[str]) -> bool:
-        """Tells whether these options let it print messages."""
+        """Return whether the options make opencode print messages."""
         pairs = zip(options, [*options, ""][1:], strict=True)
         return any((option == "--format" and after == "json") or option == "--format=json" for option, after in pairs)
 
@@ -555,7 +545,7 @@ class OpenCode(Dialect):
         return ""
 
     def _finished(self, part: Mapping[str, object]) -> str:
-        """Takes in the end of a step: the last one, unless it waits for a tool."""
+        # A step is the last one unless it waits for a tool.
         price = cost(part.get("cost"))
         if price is not None:
             self.cost_usd = (self.cost_usd or 0.0) + price
@@ -577,18 +567,18 @@ class OpenCode(Dialect):
         return f"error: {said}\n" if said else ""
 
 
-# Plain text, as any other command prints it: all of it is shown, and is the answer.
+# Plain text of any other command: all of it is the answer.
 
 
+# The format of clients without messages.
 TEXT = "text"
-"""The format of a client that prints no messages."""
 
+# Words for a conversation, for clients with an unknown format.
 CONVERSATIONS = ("conversation", "session", "thread", "rollout")
-"""What any of them may call a conversation, as it says that it does not know one."""
 
 
 class PlainText:
-    """Text that comes in chunks, and may be cut in the middle of a character."""
+    """Text in chunks, which may split a character."""
 
     def __init__(self) -> None:
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
@@ -596,25 +586,25 @@ class PlainText:
 
     @property
     def text(self) -> str:
-        """What came until now, the last `KEPT` characters of it."""
+        """Return the last `KEPT` characters."""
         return sound(self._kept.text())
 
     def feed(self, chunk: bytes, *, final: bool = False) -> str:
-        """Takes in what follows, and returns it."""
+        """Decode and keep a chunk; return its text."""
         text = self._decoder.decode(chunk, final)
         self._kept.add(text)
         return text
 
 
-# The programs that agents come as: their commands, how they take a prompt, what they print, and how they go on with a conversation.
+# Clients: command, prompt, output format and resumption.
 
 
 STDIN, ARGUMENT = "stdin", "argument"
+# Standard input, or the last argument.
 PROMPTS = (STDIN, ARGUMENT)
-"""Where a client takes its prompt from: standard input, or its last argument."""
 
+# Clients that print messages, by name.
 DIALECTS: Mapping[str, type[Dialect]] = {each.name: each for each in (Claude, Codex, Gemini, OpenCode)}
-"""The clients that print messages, by name: a new one is a file beside this one, and stands here."""
 
 FORMATS = (*DIALECTS, NAME, TEXT)
 
@@ -625,13 +615,13 @@ KEYS = ("command", "prompt", "format", "resume", PRICE)
 _OPERATORS = frozenset("|&;<>()")
 _ASSIGNMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*=")
 _PROGRAM = re.compile(r"[A-Za-z0-9_./+-]+")
+# Shell builtins and keywords that need not exist as programs.
 _OF_THE_SHELL = frozenset(
     (
         *(".", ":", "[", "cd", "command", "eval", "exec", "export", "set", "source", "test", "time", "trap", "ulimit", "umask", "unset"),
         *("case", "exit", "for", "if", "until", "while"),
     )
 )
-"""What a shell may have of its own though no program goes by that name, and the words that its commands begin with."""
 
 
 _MOST_USD, _LEAST_USD = 1_000_000.0, 0.0001
@@ -640,12 +630,10 @@ _MILLION = 1_000_000
 
 @dataclass(frozen=True, slots=True)
 class Price:
-    """What tokens cost, in US dollars for a million of them.
+    """The price of a million tokens, in US dollars.
 
     Attributes:
-        input: those of what an agent reads.
-        output: those of what it says.
-        cached_input: those of what it reads that its server still knew; None where they cost as much as the others.
+        cached_input: None: the same as `input`.
     """
 
     input: float
@@ -653,11 +641,7 @@ class Price:
     cached_input: float | None = None
 
     def of(self, tokens: Mapping[str, int]) -> float:
-        """Returns what tokens cost, in US dollars.
-
-        Args:
-            tokens: how many, as `AgentReport.tokens` has them.
-        """
+        """Return the cost of tokens (see `AgentReport.tokens`), in US dollars."""
         cached = min(tokens.get("cached", 0), tokens.get("input", 0))
         fresh = tokens.get("input", 0) - cached
         known = self.input if self.cached_input is None else self.cached_input
@@ -666,16 +650,14 @@ class Price:
 
 @dataclass(frozen=True, slots=True)
 class Client:
-    """One way to call an agent.
+    """A way to call an agent.
 
     Attributes:
-        name: what people call it.
-        command: what the shell runs.
         prompt: one of `PROMPTS`.
-        format: one of `FORMATS`: whose messages its output consists of; `text` for none.
-        resume: the words with which it goes on with an earlier conversation, whose id takes the place of `{session}`. They are added to the
-            command, before a `-` at its end. None where it cannot.
-        price: what its tokens cost; None where that is not known.
+        format: one of `FORMATS`.
+        resume: options that continue a conversation, with `{session}` for its id. They go to the
+            end of the command, before a final `-`.
+        price: None if unknown.
     """
 
     name: str
@@ -687,17 +669,17 @@ class Client:
 
     @property
     def tells_cost(self) -> bool:
-        """Whether what a call has cost will be known."""
+        """Return whether the cost of a call will be known."""
         return self.price is not None or (self.format in DIALECTS and DIALECTS[self.format].tells_cost)
 
     def line(self, prompt: str, session: str | None = None, budget: float | None = None) -> str:
-        """Returns what the shell runs to ask it something.
+        """Return the shell command of a call.
 
         Args:
-            prompt: path of the file with the prompt.
-            session: the conversation to go on with; None for a new one, and of no effect where it has no `resume`.
-            budget: what it may cost, in US dollars; None for no limit, and of no effect where its program has no option for that, or its
-                command has it already.
+            prompt: path of the prompt file.
+            session: the conversation to continue; ignored without `resume`.
+            budget: limit in US dollars; ignored if the program has no option for it, or the command
+                has it already.
         """
         command = self.command.strip()
         added = []
@@ -715,13 +697,11 @@ class Client:
         return f"exec <{shlex.quote(prompt)} || exit 125\n{command}"
 
     def missing(self, env: Mapping[str, str], directory: str) -> str | None:
-        """Returns the program that its command begins with, if there is none such; None where it is there, or the shell alone can tell.
+        """Return the program of the command if it is not installed, or None.
 
-        Args:
-            env: the environment that it gets.
-            directory: where it runs.
+        Also None if only the shell can tell.
         """
-        import shutil  # seldom: before the first question alone
+        import shutil  # only needed before the first call
 
         word = self.command.split(maxsplit=1)[0]
         if not _PROGRAM.fullmatch(word) or word in _OF_THE_SHELL:
@@ -730,7 +710,7 @@ class Client:
         return None if found else word
 
     def does_not_know(self, said: str) -> bool:
-        """Tells whether what it says means that there is no such conversation."""
+        """Return whether an output says that the conversation does not exist."""
         dialect = DIALECTS.get(self.format)
         return does_not_know(dialect.conversations if dialect is not None else CONVERSATIONS, said)
 
@@ -740,15 +720,16 @@ BUILT_IN[NAME] = Client(NAME, COMMAND, ARGUMENT, NAME)
 
 
 def client_of(text: str, configured: Mapping[str, Client]) -> Client:
-    """Returns the client that a person means.
+    """Return the client with a name, or one for a shell command.
+
+    A command that makes a known program print JSON messages gets that program's format and resume
+    options. Any other prints plain text.
 
     Args:
-        text: the name of a client, or a shell command. Where a command calls a known program, and has it print its messages as JSON, its
-            format and the way to go on with a conversation are those of that program. Any other prints plain text.
-        configured: the clients of `gitckpt.toml`, which go before the built-in ones.
+        configured: the clients in `gitckpt.toml`; they have precedence.
 
     Raises:
-        UsageError: the text is empty, or no shell command because of a NUL.
+        UsageError: the text is empty or contains NUL.
     """
     name = text.strip()
     if not name or "\0" in name:
@@ -761,17 +742,16 @@ def client_of(text: str, configured: Mapping[str, Client]) -> Client:
 
 
 def redefinition(name: str, configured: Mapping[str, Client]) -> str | None:
-    """Returns in one line how a file redefines an agent that people know by that name, or a program; None where it does not.
+    """Return a line that says how a file redefines a known agent, or None.
 
     Args:
-        name: what was asked for.
-        configured: the clients of `gitckpt.toml`.
+        configured: the clients in `gitckpt.toml`.
     """
     client = configured.get(name.strip())
     if client is None or replace(client, price=None) == BUILT_IN.get(client.name):
         return None
     if client.name not in BUILT_IN:
-        import shutil  # seldom: an agent of the file has a name that nothing else has
+        import shutil  # rarely needed
 
         if shutil.which(client.name.split()[0]) is None:
             return None
@@ -779,14 +759,10 @@ def redefinition(name: str, configured: Mapping[str, Client]) -> str | None:
 
 
 def read_clients(path: str) -> dict[str, Client]:
-    """Returns the clients that a file configures, `[agents.NAME]`, by name.
-
-    Args:
-        path: of the file; one that does not exist configures none.
+    """Return the clients in `[agents.NAME]` of a file; none if it does not exist.
 
     Raises:
-        ConfigError: it is not TOML, or anything in any of its tables of agents is a mistake.
-        UsageError: the file cannot be read.
+        ConfigError: invalid TOML, or a mistake in any agent.
     """
     return read_file(path).each(AGENTS, "agent", _client)
 
@@ -812,7 +788,6 @@ def _client(name: str, table: Table) -> Client:
 
 
 def _price(table: Table) -> Price | None:
-    """Returns what the tokens of an agent cost, as its table says."""
     prices = table.inner(PRICE, f"the price of {table.label}")
     if prices is None:
         return None
@@ -825,7 +800,6 @@ def _price(table: Table) -> Price | None:
 
 
 def _recognized(command: str) -> Client:
-    """Returns the client of a shell command, as far as the command shows which one it is."""
     words = _words(command)
     name = os.path.basename(words[0]) if words else ""
     if name == NAME:
@@ -837,7 +811,7 @@ def _recognized(command: str) -> Client:
 
 
 def _words(command: str) -> list[str]:
-    """Returns the words of a command, from the program on; none where it is more than one call of one program."""
+    # Returns [] for more than one call of one program.
     if "\n" in command:
         return []
     lexer = shlex.shlex(command, posix=True, punctuation_chars=True)
@@ -846,7 +820,7 @@ def _words(command: str) -> list[str]:
     try:
         words = list(lexer)
     except ValueError:
-        return []  # a quote is open: the shell will say so
+        return []  # an open quote, which the shell will report
     while words and _ASSIGNMENT.match(words[0]):
         del words[0]
     return [] if any(word and _OPERATORS.issuperset(word) for word in words) else words

@@ -1,7 +1,7 @@
-"""Tag what a run starts by its environment, and end what an earlier attempt left.
+"""Tag the processes of a run by their environment; end those an earlier attempt left.
 
-A descendant that has cleared its environment is found by its parent. One that has also lost its parent is found only while the supervisor
-lives, which adopts it.
+A descendant that cleared its environment is found by its parent. One that also lost its parent is
+found only while the supervisor lives, which adopts it.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from gitckpt.model.errors import BusyError
 from gitckpt.model.values import dataclass
 from gitckpt.store.leases.leases import FENCE_VARIABLE, RUN_VARIABLE
 
+# Identifies the repository: run ids are not unique across copies.
 REPOSITORY_VARIABLE = "CKPT_REPOSITORY"
-"""Names the repository: the id of a run means nothing in another one, and a copy has the same ids."""
 
+# Set for supervisors only: the driver's process, from `process_tree.own_name`.
 WATCHDOG_VARIABLE = "CKPT_WATCHDOG"
-"""Set for a supervisor only, which is no command of the phase: the driver's process, as `process_tree.own_name` names it."""
 
 _PAUSE = 0.01
 _WATCHDOG_WAIT = supervisor.GRACE + 0.5
@@ -33,11 +33,10 @@ _NAMED = 5
 
 @dataclass(frozen=True, slots=True)
 class EnvTag:
-    """Environment variables that say which run, lease and repository a process is of.
+    """Environment variables for the run, lease and repository of a process.
 
     Attributes:
-        run: id of the run.
-        token: fencing token of the lease with which the run is driven.
+        token: fencing token of the lease.
         directory: the common directory of the repository.
     """
 
@@ -47,34 +46,33 @@ class EnvTag:
 
     @property
     def variables(self) -> dict[str, str]:
-        """The variables, for the environment of a command."""
+        """Return the variables for the environment of a command."""
         return {RUN_VARIABLE: self.run, FENCE_VARIABLE: str(self.token), REPOSITORY_VARIABLE: self.repository}
 
     @property
     def repository(self) -> str:
-        """Device and inode, the same after a move, behind a link and in a container."""
+        """Return device and inode: stable across moves, links and containers."""
         status = os.stat(self.directory)
         return f"{status.st_dev}:{status.st_ino}"
 
 
 class _Leftovers(NamedTuple):
-    """Processes that an attempt left: what its phases started, and the supervisors whose driver is dead."""
-
+    # `supervisors` holds only those whose driver is dead.
     tools: list[Process]
     supervisors: list[Process]
 
 
 def end_leftovers(tag: EnvTag, *, older: bool = True) -> list[str]:
-    """End what phases of a run left on this machine: SIGTERM, then SIGKILL after 2 s.
+    """End the leftover processes of a run: SIGTERM, then SIGKILL after 2 s.
 
-    It spares this process, its ancestors and supervisors. A supervisor ends by itself where its driver is dead.
+    Spares this process, its ancestors and supervisors. A supervisor ends itself after its driver.
 
     Args:
-        tag: of the run, with the token of the lease that is held now.
-        older: whether to end what was started under an earlier lease; otherwise what was started under this one.
+        tag: with the token of the present lease.
+        older: end processes of earlier leases; otherwise those of this one.
 
     Returns:
-        The processes that were ended, described for people.
+        Descriptions of the ended processes.
 
     Raises:
         BusyError: a process cannot be ended.
@@ -83,7 +81,8 @@ def end_leftovers(tag: EnvTag, *, older: bool = True) -> list[str]:
     leftovers = _scan(tag, known, older=older)
     ended = [process_tree.describe(process) for process in leftovers.tools]
     if leftovers.supervisors:
-        leftovers = _wait(tag, known, _WATCHDOG_WAIT, older=older)  # many programs stop cleaning up at a second SIGTERM
+        # Let supervisors end their tools: many programs stop cleaning up at a second SIGTERM.
+        leftovers = _wait(tag, known, _WATCHDOG_WAIT, older=older)
     if any(leftovers):
         for process in leftovers.tools:
             process_tree.send_signal(process, signal.SIGTERM)
@@ -102,7 +101,7 @@ def end_leftovers(tag: EnvTag, *, older: bool = True) -> list[str]:
 
 
 def cannot_end(processes: Sequence[Process]) -> BusyError:
-    """Return the error that processes, at least one, do not end."""
+    """Return the error for processes that do not end."""
     more = " and others" if len(processes) > _NAMED else ""
     names = ", ".join(process_tree.describe(process) for process in processes[:_NAMED]) + more
     numbers = " ".join(str(process.pid) for process in processes[:_NAMED])
@@ -111,7 +110,6 @@ def cannot_end(processes: Sequence[Process]) -> BusyError:
 
 
 def _wait(tag: EnvTag, known: dict[int, str], seconds: float, *, older: bool) -> _Leftovers:
-    """Wait until no leftovers are left, or the time is over; return those that are."""
     deadline = time.monotonic() + seconds
     while any(leftovers := _scan(tag, known, older=older)) and time.monotonic() < deadline:
         time.sleep(_PAUSE)
@@ -119,14 +117,8 @@ def _wait(tag: EnvTag, known: dict[int, str], seconds: float, *, older: bool) ->
 
 
 def _scan(tag: EnvTag, known: dict[int, str], *, older: bool) -> _Leftovers:
-    """Return the leftovers that live.
-
-    Args:
-        tag: as for `end_leftovers`.
-        known: number and start of the tools that earlier scans have found, to which this one adds: a process without the tag may have lost
-            the parent by which it was found.
-        older: as for `end_leftovers`.
-    """
+    # `known` holds pid and start of tools found before: an untagged process may have lost the
+    # parent by which it was found.
     tagged = process_tree.with_variable(REPOSITORY_VARIABLE)
     if not tagged and not known:
         return _Leftovers([], [])

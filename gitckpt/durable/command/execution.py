@@ -1,7 +1,7 @@
-"""Run the command of a phase: a shell with all that it starts.
+"""Run the command of a phase: a shell and all its descendants.
 
-All descendants of the shell end with it, in whatever group or session they are: one that stayed would change files under the next phase.
-What shall stay is started by another process, such as a service manager.
+All descendants end with the shell, in any process group or session: a survivor would change
+files under the next phase. A process that must stay is started elsewhere, as by a service manager.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _ERRORS = ("error:", "fatal:")
 _CHUNK = 65536
 _TICK = 1.0
 _LONG_IDLE = 2.0
-_LINGER = 0.1  # `… > >(tee log)`: tee ends by itself, a moment after the shell, and should have read everything
+_LINGER = 0.1  # in `… > >(tee log)`, tee ends a moment after the shell and needs time to read everything
 _LEFTOVER_GRACE = 0.5
 _DYING = 3.0
 
@@ -47,10 +47,10 @@ class Ending:
     """How a command ended.
 
     Attributes:
-        code: exit code of the shell; the negated signal number where a signal ended it.
-        ended_by: why: EXIT (by itself), TIMEOUT, IDLE_TIMEOUT or DEADLINE.
-        tail: the last `TAIL_BYTES` of its output; where more was cut off, from the start of a line, if one starts there.
-        seconds: how long the shell ran.
+        code: exit code of the shell; a negated signal number if a signal ended it.
+        ended_by: EXIT (by itself), TIMEOUT, IDLE_TIMEOUT or DEADLINE.
+        tail: the last `TAIL_BYTES` of output; if cut, from the start of a line, if there is one.
+        seconds: the run time of the shell.
     """
 
     code: int
@@ -60,15 +60,10 @@ class Ending:
 
 
 def last_line(tail: str) -> str:
-    """Return `: ` and the last line of an output, to stand behind an exit code.
+    """Return `: ` and the last line of an output, to follow an exit code, or "".
 
-    Where advice follows an error, as with git, it is the line with the error.
-
-    Args:
-        tail: the end of the output.
-
-    Returns:
-        At most 200 characters of the line; "" where there was no output.
+    If advice follows an error, as with git, returns the line with the error. At most 200
+    characters.
     """
     lines = [line.strip() for line in tail.splitlines() if line.strip()][-_LAST_LINES:]
     line = next((line for line in reversed(lines) if line.lower().startswith(_ERRORS)), lines[-1] if lines else "")
@@ -77,12 +72,12 @@ def last_line(tail: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Patience:
-    """How long to wait, all in seconds; None is without limit.
+    """Time limits, in seconds; None is unlimited.
 
     Attributes:
-        timeout: for this attempt.
+        timeout: of this attempt.
         idle_timeout: without output.
-        left: from now to the deadline of the run.
+        left: until the deadline of the run.
         grace: from SIGTERM to SIGKILL.
     """
 
@@ -103,31 +98,32 @@ def run_command(
     tick: Callable[[float], None] | None = None,
     idles: Callable[[], bool] | None = None,
 ) -> Ending:
-    """Run a shell command to its end, and end what it left running.
+    """Run a shell command to its end, and end its remaining descendants.
 
-    An exception meanwhile, from a signal, `output` or `tick`, ends the command as a timeout does, and is then raised again; if another
-    exception cuts the grace short, the command is killed at once. If this process is killed, the supervisor ends the command.
+    An exception from a signal, `output` or `tick` ends the command as a timeout does and is raised
+    again; another exception during the grace kills the command at once. If this process is killed,
+    the supervisor ends the command.
 
     Args:
-        command: what `/bin/sh -c` runs, with nothing on standard input.
-        directory: where it runs.
-        env: its whole environment, but for the tag of the watchdog; the shell adds PWD, and OLDPWD is lost.
-        watchdog: that of this process; it runs one command at a time.
-        patience: when to end it.
-        output: gets standard output and error, in the order of writing, as they come. While it works, the command waits.
-        tick: gets the seconds since the start, about once a second until the end; before the start where no command ran for 2 s.
-        idles: tells, after `output`, whether what came last counts as silence. By default nothing does.
+        command: for `/bin/sh -c`; its standard input is empty.
+        env: its whole environment without the tag; the shell sets PWD, OLDPWD is dropped.
+        watchdog: runs one command at a time.
+        output: receives standard output and error in order; the command waits for it.
+        tick: receives the seconds since the start, about once a second; also called before the
+            start if no command ran for 2 s.
+        idles: returns, after `output`, whether the last output counts as silence.
 
     Raises:
-        WorktreeError: the directory is not there or cannot be entered.
-        BusyError: a process that it started cannot be ended.
-        CkptError: the command cannot be started, or its supervisor was killed and the command ended.
+        WorktreeError: the directory is missing or cannot be entered.
+        BusyError: a descendant cannot be ended.
+        CkptError: the command cannot be started, or its supervisor was killed and the command
+            ended.
     """
     if not os.path.isdir(directory) or not os.access(directory, os.X_OK):
         state = "cannot be entered" if os.path.isdir(directory) else "is not there"
         raise WorktreeError(f"cannot run a command in {directory}: it {state}", hint="open the worktree again: git ckpt resume")
     if tick is not None and watchdog.idle_seconds > _LONG_IDLE:
-        tick(0.0)  # this process was stopped, perhaps, and the run was taken over meanwhile
+        tick(0.0)  # this process may have been stopped and the run taken over
     running = None
     try:
         began = time.monotonic()
@@ -154,20 +150,20 @@ class Tail:
         self._cut = False
 
     def add(self, chunk: bytes) -> None:
-        """Append a chunk of the output."""
+        """Append a chunk."""
         self._kept += chunk
         if len(self._kept) > 4 * TAIL_BYTES:
-            self._cut_to(TAIL_BYTES + 1)  # with one byte before the tail, to know whether it starts a line
+            self._cut_to(TAIL_BYTES + 1)  # the extra byte shows whether the tail starts a line
 
     def text(self) -> str:
-        """Return the tail, with U+FFFD for bytes that are not UTF-8."""
+        """Return the tail, with U+FFFD for invalid UTF-8."""
         if len(self._kept) > TAIL_BYTES:
             self._cut_to(TAIL_BYTES + 1)
         if not self._cut:
             return self._kept.decode("utf-8", "replace")
         start = self._kept.find(b"\n") + 1
         if start in (0, len(self._kept)):
-            start = 1  # one long line; a character that was cut through goes
+            start = 1  # one long line; drop a split character
             while start < 4 and self._kept[start] & 0xC0 == 0x80:
                 start += 1
         return self._kept[start:].decode("utf-8", "replace")
@@ -178,8 +174,6 @@ class Tail:
 
 
 class _Running:
-    """A command between start and end."""
-
     def __init__(
         self,
         watchdog: Watchdog,
@@ -205,7 +199,7 @@ class _Running:
             self._poll.register(fd, select.POLLIN)
 
     def wait(self, patience: Patience) -> str:
-        """Wait for the end of the shell or a time limit; return which came, as `Ending.ended_by`."""
+        """Wait for the end of the shell or a limit; return `Ending.ended_by`."""
         self._read_reports()  # a short command may have ended before its start was answered
         while True:
             if self._code is None:
@@ -217,24 +211,23 @@ class _Running:
                 return limit
 
     def settle(self) -> int:
-        """End what the shell left running; return its exit code."""
         self._outlast(time.monotonic() + _LINGER)
         return self.end(_LEFTOVER_GRACE)
 
     def end(self, grace: float) -> int:
-        """End the command: SIGTERM, then SIGKILL after `grace` seconds; return the exit code."""
+        """End the command: SIGTERM, then SIGKILL after `grace` seconds."""
         if self._kill_at is None:
             self._kill_at = time.monotonic() + grace
             if not self._is_alone:
                 self._watchdog.send(signal.SIGTERM)
-                self._watchdog.send(signal.SIGCONT)  # what is stopped takes no other signal
+                self._watchdog.send(signal.SIGCONT)  # a stopped process handles no other signal
         self._outlast(self._kill_at)
         code = self._kill()
         self._add_output(drain(self._watchdog.output))
         return code
 
     def abort(self, grace: float) -> None:
-        """End the command as `end` does after an exception; at once if there is another one."""
+        """End the command after an exception; a second exception kills it at once."""
         self._tick = None
         try:
             if not self._is_given_up:
@@ -244,7 +237,6 @@ class _Running:
                 self._kill()
 
     def _limit(self, patience: Patience) -> tuple[float, str]:
-        """Return the next time limit, on the clock of `time.monotonic`, and its name."""
         limits = (
             (self._started, patience.timeout, TIMEOUT),
             (self._heard, patience.idle_timeout, IDLE_TIMEOUT),
@@ -253,7 +245,6 @@ class _Running:
         return min(((since + seconds, name) for since, seconds, name in limits if seconds is not None), default=(math.inf, EXIT))
 
     def _step(self, until: float) -> None:
-        """Wait for output or a report until `until` at the latest, and process it."""
         now = time.monotonic()
         if now >= self._next_tick:
             self._next_tick = now + _TICK
@@ -284,7 +275,7 @@ class _Running:
             try:
                 self._output(chunk)
             except BaseException:
-                self._output = None  # it would raise again, and cut the grace short
+                self._output = None  # a second exception would cut the grace short
                 raise
         if self._idles is None or not self._idles():
             self._heard = time.monotonic()
@@ -294,7 +285,6 @@ class _Running:
             self._step(until)
 
     def _kill(self) -> int:
-        """Kill what is left; return the exit code of the shell."""
         if not self._is_alone:
             self._watchdog.kill()
             self._outlast(time.monotonic() + _DYING)
@@ -304,7 +294,7 @@ class _Running:
         return self._code
 
     def _stuck(self) -> CkptError:
-        """Return the error that a process cannot be ended; the supervisor goes on trying."""
+        # The supervisor goes on trying.
         self._is_given_up = True
         pid = self._watchdog.pid
         remaining = process_tree.descendants({pid}, process_tree.table())
@@ -318,7 +308,6 @@ def _no_answer(pid: int) -> BusyError:
 
 
 def _end_without(watchdog: Watchdog) -> NoReturn:
-    """End the command of a supervisor that was killed, and raise."""
     watchdog.close()
     env_tag.end_leftovers(watchdog.tag, older=False)
     hint = "see what kills processes, the system perhaps when memory runs out: dmesg; then: git ckpt resume"

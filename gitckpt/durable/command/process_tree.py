@@ -1,9 +1,9 @@
-"""List processes, find what descends from them, and send them signals.
+"""List processes, find descendants and send signals.
 
-Linux is asked by /proc, other systems by ps(1). A process is known by number and start, since numbers are used again. Where the system has
-pidfds, a signal goes through one that is opened before the start is compared.
+Uses /proc on Linux and ps(1) elsewhere. Numbers are reused, so a process is identified by number
+and start time. Signals go through pidfds where available: opened before the start is compared.
 
-The supervisor imports this module, so it has to load fast: `signal` and the modules that start processes are not imported at the top.
+The supervisor imports this module, so it must load fast: no `signal` or `subprocess` at the top.
 """
 
 from __future__ import annotations
@@ -28,14 +28,12 @@ _PR_SET_CHILD_SUBREAPER = 36
 
 
 class Process:
-    """A process that had not ended when the system was asked.
+    """A process that had not ended when the table was read.
 
     Attributes:
-        pid: its number.
-        parent: number of its parent.
         group: number of its process group.
-        start: when it started, in a form that only serves to be compared.
-        line: command and environment, where ps(1) was asked; "" elsewhere.
+        start: start time, only for comparison.
+        line: command and environment from ps(1); "" with /proc.
     """
 
     __slots__ = ("group", "line", "parent", "pid", "start")
@@ -57,23 +55,23 @@ def table() -> dict[int, Process]:
 
 
 def own_name() -> str:
-    """Return a word that names this process and no later one: its number and start."""
+    """Return a unique name of this process: its number and start."""
     pid = os.getpid()
     process = _read(pid) if os.path.exists(_SELF) else _from_ps().get(pid)
     return f"{pid}@{process.start.replace(' ', '_') if process else ''}"
 
 
 def is_running(name: str, processes: Mapping[int, Process]) -> bool:
-    """Return whether the process that `own_name` named is in a table."""
+    """Return whether the process with a name from `own_name` is in a table."""
     pid, _, start = name.partition("@")
     process = processes.get(int(pid)) if pid.isascii() and pid.isdigit() else None
     return process is not None and process.start.replace(" ", "_") == start
 
 
 def with_variable(variable: str) -> set[int]:
-    """Return the numbers of the processes that have a variable in their environment.
+    """Return the numbers of the processes that have an environment variable.
 
-    It reads nothing else of them: most of the time there is none.
+    Reads nothing else: most of the time there is none.
     """
     if not os.path.exists(_SELF):
         return {pid for pid, process in _from_ps().items() if f" {variable}=" in process.line}
@@ -90,18 +88,18 @@ def with_variable(variable: str) -> set[int]:
 
 
 def descendants(roots: Collection[int], processes: Mapping[int, Process]) -> list[Process]:
-    """Return the descendants of some processes, parents before their children.
+    """Return the descendants of processes, parents before children.
 
     Args:
-        roots: numbers of the processes, which are not returned themselves.
-        processes: what `table` returned.
+        roots: numbers of the processes, which are not returned.
+        processes: from `table`.
     """
     children: dict[int, list[Process]] = {}
     for process in processes.values():
         children.setdefault(process.parent, []).append(process)
     found: dict[int, Process] = {}
     parents = list(roots)
-    for parent in parents:  # which grows
+    for parent in parents:  # grows in the loop
         for child in children.get(parent, ()):
             if child.pid not in found and child.pid not in roots:
                 found[child.pid] = child
@@ -110,7 +108,7 @@ def descendants(roots: Collection[int], processes: Mapping[int, Process]) -> lis
 
 
 def ancestors(pid: int, processes: Mapping[int, Process]) -> set[int]:
-    """Return the numbers of a process, its parent, its parent's parent and so on."""
+    """Return the numbers of a process, its parent and so on."""
     pids: set[int] = set()
     while pid in processes and pid not in pids:
         pids.add(pid)
@@ -137,12 +135,7 @@ def holders(path: str) -> list[Process]:
 
 
 def variables(process: Process, names: Iterable[str]) -> dict[str, str]:
-    """Return variables that a process began with; none where they cannot be read.
-
-    Args:
-        process: one that `table` returned.
-        names: of the wanted variables.
-    """
+    """Return the named variables that a process started with; {} if unreadable."""
     if process.line:
         words = process.line.split(" ")
     else:
@@ -157,10 +150,9 @@ def variables(process: Process, names: Iterable[str]) -> dict[str, str]:
 
 
 def send_signal(process: Process, number: int) -> bool:
-    """Send a signal to a process, but not to a later one that has its number.
+    """Send a signal to a process unless its number was reused.
 
-    Returns:
-        Whether it was sent.
+    Returns whether it was sent.
     """
     fd = -1
     if sys.platform == "linux" and hasattr(os, "pidfd_open"):
@@ -188,7 +180,7 @@ def send_signal(process: Process, number: int) -> bool:
 
 
 def describe(process: Process) -> str:
-    """Return the number of a process and the beginning of its command, for people."""
+    """Return the number and the start of the command of a process, for people."""
     line = process.line
     if not line:
         try:
@@ -203,10 +195,10 @@ def describe(process: Process) -> str:
 def works_in(program: str, directory: str) -> bool | None:
     """Return whether another process of a program works in or below a directory.
 
-    Children of this process do not count. It returns None where the system does not tell.
+    Ignores children of this process. Returns None if the system cannot tell.
 
     Args:
-        program: its name, such as "git"; names that begin with it and a hyphen count as well.
+        program: such as "git"; names that start with it and a hyphen match, too.
         directory: absolute path.
     """
     if not os.path.exists(_SELF):
@@ -227,9 +219,9 @@ def works_in(program: str, directory: str) -> bool | None:
 
 
 def adopt_orphans() -> bool:
-    """Make this process the subreaper of its descendants; return whether it is one.
+    """Make this process the subreaper of its descendants; return success.
 
-    Only Linux has that; a child of a subreaper is none.
+    Linux only. Children do not inherit this.
     """
     if sys.platform != "linux":
         return False
@@ -241,14 +233,14 @@ def adopt_orphans() -> bool:
 
 
 class ProcessTree:
-    """The descendants of this process, which starts one command after the other.
+    """The descendants of this process, which runs one command at a time.
 
-    It learns of the end of children by SIGCHLD, so there can be only one in a process.
+    Uses SIGCHLD, so a process can only have one.
 
     Args:
-        adopts: whether orphans become children of this process (`adopt_orphans`). Where they do not, a process belongs to the tree that has
-            a parent in it, or is in the process group of the command, or has the tag.
-        tag: variables that the descendants have in their environment.
+        adopts: whether orphans become children of this process (`adopt_orphans`). Otherwise a
+            process belongs to the tree by its parent, the process group of the command or the tag.
+        tag: environment variables of the descendants.
 
     Attributes:
         wakeup: a file descriptor that is readable when a child may have ended.
@@ -268,14 +260,14 @@ class ProcessTree:
         signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
 
     def begin(self, leader: int) -> None:
-        """Take in that a command has begun: `leader` is a child that leads a process group."""
+        """Start with a new command; `leader` is a child that leads a process group."""
         self._leader = leader
         self._has_leader = self._has_children = True
         self._known = {}
 
     @property
     def is_empty(self) -> bool:
-        """Whether no descendant is left, and `reap` has returned each child's end."""
+        """Return whether no descendant is left and all children are reaped."""
         if self._has_leader:
             return False
         return not self._has_children if self._adopts else not self.members()
@@ -295,7 +287,7 @@ class ProcessTree:
         """Send a signal to each descendant."""
         if self._has_leader:
             try:
-                os.killpg(self._leader, number)  # it reaches processes that are being forked at this moment
+                os.killpg(self._leader, number)  # also reaches processes that are just being forked
             except (ProcessLookupError, PermissionError):
                 pass
         for process in self.members():
@@ -303,7 +295,7 @@ class ProcessTree:
                 send_signal(process, number)
 
     def reap(self) -> list[tuple[int, int]]:
-        """Return number and status of each child that has ended since the last call."""
+        """Return number and status of the children that ended since the last call."""
         try:
             os.read(self.wakeup, _CHUNK)
         except BlockingIOError:
@@ -322,14 +314,14 @@ class ProcessTree:
 
     def _is_member(self, process: Process) -> bool:
         if self._known.get(process.pid) == process.start or (self._leader and process.group == self._leader):
-            return True  # a known one may have lost the parent by which it was known
+            return True  # a known process may have lost its parent since
         return bool(self._tag) and variables(process, self._tag) == self._tag
 
 
 def _read(pid: int) -> Process | None:
     try:
         with open(f"/proc/{pid}/stat", "rb") as file:
-            fields = file.read().rpartition(b")")[2].split()  # proc(5): the name before it may hold anything
+            fields = file.read().rpartition(b")")[2].split()  # proc(5): the name in parentheses may contain anything
     except (FileNotFoundError, ProcessLookupError):
         return None
     if len(fields) < 20 or fields[0].decode() in _ENDED:
@@ -338,7 +330,7 @@ def _read(pid: int) -> Process | None:
 
 
 def _from_ps() -> dict[int, Process]:
-    """Ask ps(1), which shows the environments of the user's own processes behind their commands."""
+    # ps(1) shows the environments of the user's own processes after their commands.
     from gitckpt.git.process import Child, environment
 
     child = Child([*_PS, *_COLUMNS], environment())

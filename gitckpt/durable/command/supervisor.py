@@ -1,14 +1,17 @@
-"""The process that starts the commands of a driver, and ends them when that dies.
+"""The process that starts the commands of a driver and ends them when the driver dies.
 
-As their subreaper (Linux) it becomes the parent of descendants that lost their own: none leaves the tree by a double fork, by `setsid` or
-by clearing its environment, and where there is no child, no descendant is left. It reads orders, a line each:
+As a subreaper (Linux) it becomes the parent of orphans: a descendant cannot leave the tree by a
+double fork, by `setsid` or by clearing its environment, and no child means no descendant. It reads
+orders, one per line:
 
-    start N     N bytes follow: command, directory and environment. It is answered by `started PID`, or `error WHERE CODE TEXT`.
-    signal N    All descendants get the signal.
-    kill        All descendants are killed, again and again until none is left.
+    start N     N bytes follow: command, directory, environment. Answer: `started PID` or
+                `error WHERE CODE TEXT`.
+    signal N    Send a signal to all descendants.
+    kill        Kill all descendants, repeatedly, until none is left.
 
-`ended CODE` says that the shell has ended, `alone` that no descendant is left. At the end of the orders the driver is dead: the descendants
-get SIGTERM, by which git removes its locks, and half a second later SIGKILL.
+It reports `ended CODE` when the shell has ended and `alone` when no descendant is left. End of
+file means that the driver is dead: the descendants get SIGTERM, so that git removes its locks, and
+half a second later SIGKILL.
 """
 
 from __future__ import annotations
@@ -28,12 +31,12 @@ if TYPE_CHECKING:
 else:
     import _signal as signal  # as in `process_tree`
 
+# File descriptors. Commands share OUTPUT and ERRORS; SHOWN is the driver's end of OUTPUT.
 ORDERS, OUTPUT, ERRORS, REPORTS, SHOWN = range(5)
-"""Its file descriptors. Output and errors are those of the commands as well; the last one is where the driver reads them."""
 
 SHELL = "/bin/sh"
+# Seconds from SIGTERM to SIGKILL after the driver's death.
 GRACE = 0.5
-"""From SIGTERM to SIGKILL where the driver is dead, in seconds."""
 
 _BOOTSTRAP = "import sys; sys.path.insert(0, sys.argv[1]); from gitckpt.durable.command.supervisor import main; main(sys.argv[2:])"
 _PAUSE, _LONGEST_PAUSE = 0.02, 1.0
@@ -43,10 +46,10 @@ _RESET = (*_IGNORED, signal.SIGQUIT, signal.SIGPIPE, signal.SIGXFSZ, signal.SIGC
 
 
 def arguments(variables: Iterable[str]) -> list[str]:
-    """Return the command that runs this module as a program, which starts fast.
+    """Return the command that runs this module as a program, with a fast start.
 
     Args:
-        variables: names of the variables in its environment that tag what it starts.
+        variables: names of the environment variables that tag its descendants.
     """
     top = __file__
     for _ in range(4):
@@ -55,10 +58,10 @@ def arguments(variables: Iterable[str]) -> list[str]:
 
 
 def main(words: list[str]) -> NoReturn:
-    """Supervise the commands of the driver that started this process, until it is dead.
+    """Supervise the commands of the driver that started this process.
 
     Args:
-        words: names of the variables that tag what it starts.
+        words: names of the environment variables that tag its descendants.
     """
     for number in _IGNORED:
         signal.signal(number, signal.SIG_IGN)
@@ -70,11 +73,7 @@ def main(words: list[str]) -> NoReturn:
 
 
 class Supervisor:
-    """Obeys the orders of the driver, and ends what descends from this process.
-
-    Args:
-        tree: of this process.
-    """
+    """Executes the driver's orders and ends the descendants of this process."""
 
     def __init__(self, tree: ProcessTree) -> None:
         self._tree = tree
@@ -91,7 +90,7 @@ class Supervisor:
         self._poll.register(tree.wakeup, select.POLLIN)
 
     def serve(self) -> None:
-        """Go on until the driver is dead and no descendant is left."""
+        """Run until the driver is dead and no descendant is left."""
         while self._is_at_work or not self._is_driver_dead:
             pause = self._pause_now()
             ready = [fd for fd, _ in self._poll.poll(None if pause is None else max(pause, 0.001) * 1000)]
@@ -107,11 +106,11 @@ class Supervisor:
                 self._check_descendants()
 
     def _pause_now(self) -> float | None:
-        """Return for how many seconds there is nothing to do, unless an order comes or a child ends."""
+        # Returns the seconds until something is to do without an event.
         now = time.monotonic()
         if self._kill_at is not None:
             return self._kill_at - now if self._kill_at > now else self._pause
-        # Where orphans are not adopted, no signal tells of their end.
+        # Orphans that are not adopted end without a signal: poll.
         return _PAUSE if self._is_at_work and not self._shell else None
 
     def _check_descendants(self) -> None:
@@ -129,8 +128,8 @@ class Supervisor:
         except BlockingIOError:
             self._obey()
             return
-        self._poll.unregister(ORDERS)  # what the driver ordered last is of no use any more
-        self._poll.register(SHOWN, select.POLLIN)  # or SIGPIPE would kill what prints while it cleans up
+        self._poll.unregister(ORDERS)  # pending orders are obsolete
+        self._poll.register(SHOWN, select.POLLIN)  # else SIGPIPE would kill commands that print during cleanup
         self._is_driver_dead = True
         if self._is_at_work:
             self._end()

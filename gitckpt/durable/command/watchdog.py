@@ -1,7 +1,7 @@
-"""The driver's side of the supervisor, which starts commands and ends them.
+"""The driver's side of the supervisor, which starts and ends commands.
 
-No process can handle SIGKILL, and a command that outlives its driver would change files under the attempt that follows. So the parent of
-all commands is a process that waits for the driver's death.
+No process can handle SIGKILL, and a command that outlives its driver would change files under the
+next attempt. So the parent of all commands is a process that waits for the driver's death.
 """
 
 from __future__ import annotations
@@ -32,23 +32,22 @@ _DEFAULT = (signal.SIGPIPE, signal.SIGXFSZ, signal.SIGCHLD)
 
 
 class Gone(Exception):
-    """The supervisor has ended without being told to."""
+    """The supervisor ended unexpectedly."""
 
 
 class Watchdog:
     """Starts commands, one at a time, and ends them when this process dies.
 
-    The supervisor starts with the first command. The driver that makes a `Watchdog` ends the supervisor, by `close` or by leaving the
-    `with`; others only run commands with it.
+    The supervisor starts with the first command. The driver that creates a `Watchdog` ends the
+    supervisor by `close` or by leaving the `with`; others only run commands with it.
 
     Args:
-        tag: variables for the environment of commands, by which a later attempt finds them.
+        tag: environment variables by which a later attempt finds the commands.
 
     Attributes:
-        pid: the supervisor; 0 while there is none.
-        output: file descriptor with the output of commands.
-        reports: file descriptor that is readable when there is something to `hear`.
-        tag: as given.
+        pid: the supervisor; 0 without one.
+        output: file descriptor of the output of commands.
+        reports: file descriptor that is readable if `hear` has reports.
     """
 
     def __init__(self, tag: EnvTag) -> None:
@@ -60,14 +59,14 @@ class Watchdog:
         self._is_busy = False
 
     def prepare(self) -> None:
-        """Start the supervisor where it does not run. Raises `CkptError`."""
+        """Start the supervisor if it does not run; raise CkptError on failure."""
         self.abandon()
         if self._orders < 0 or self._has_ended():
             self.close()
             self._start()
 
     def abandon(self) -> None:
-        """End a command whose start was interrupted, together with the supervisor."""
+        """End a command whose start was interrupted, with the supervisor."""
         if self._is_busy:
             self.close()
 
@@ -75,18 +74,17 @@ class Watchdog:
         """Start a command.
 
         Args:
-            command: what `/bin/sh -c` runs, with nothing on standard input.
-            directory: where it runs.
-            env: its whole environment, but for the tag, and for PWD and OLDPWD, which are the shell's.
+            command: for `/bin/sh -c`; its standard input is empty.
+            env: its whole environment without the tag; PWD and OLDPWD are the shell's.
 
         Raises:
-            CkptError: it cannot be started.
-            Gone: the supervisor has ended meanwhile.
+            CkptError: the command cannot be started.
+            Gone: the supervisor ended.
         """
         order = _start_order(command, directory, {**env, **self.tag.variables})
         self.prepare()
         drain(self.output)
-        self._is_busy = True  # until it reports otherwise: it may have read half of an order, or sent a report that was not read
+        self._is_busy = True  # an interrupt may leave half an order or an unread report
         self._order(order)
         word, *words = self._next_report().split(" ", 3)
         if word == "error":
@@ -95,30 +93,30 @@ class Watchdog:
             _cannot_start(int(code), text, directory if where == "directory" else "")
 
     def send(self, number: int) -> None:
-        """Send a signal to the command and all its descendants. Raises `Gone`."""
+        """Send a signal to the command and all its descendants; may raise `Gone`."""
         self._order(b"signal %d\n" % number)
 
     def kill(self) -> None:
-        """Kill the command and its descendants until none is left. Raises `Gone`."""
+        """Kill the command and all its descendants; may raise `Gone`."""
         self._order(b"kill\n")
 
     def wake(self) -> None:
-        """Let the supervisor go on where a command has stopped it.
+        """Continue a supervisor that a command stopped.
 
-        `kill -STOP $PPID` is meant for a driver, and stops the parent of the shell.
+        `kill -STOP $PPID` is meant for a driver, but stops the parent of the shell.
         """
         self._woken_at = time.monotonic()
-        if self.pid:  # a child that was not waited for: the number is not used again
+        if self.pid:  # an unreaped child, so the number is not reused
             with contextlib.suppress(ProcessLookupError):
                 os.kill(self.pid, signal.SIGCONT)
 
     @property
     def idle_seconds(self) -> float:
-        """Seconds since the last order or `wake`."""
+        """Return the seconds since the last order or `wake`."""
         return time.monotonic() - self._woken_at
 
     def hear(self) -> list[str]:
-        """Return reports, without waiting: `ended CODE`, `alone`. Raises `Gone`."""
+        """Return pending reports, `ended CODE` or `alone`; may raise `Gone`."""
         if _is_readable(self.reports, 0):
             self._receive()
         *lines, self._unread = self._unread.split(b"\n")
@@ -126,9 +124,9 @@ class Watchdog:
         return [line.decode() for line in lines]
 
     def close(self) -> None:
-        """End the supervisor and what is left of a command.
+        """End the supervisor and the remains of a command.
 
-        It waits for the end of the supervisor, a few seconds at most: a process may be there that cannot be ended.
+        Waits a few seconds at most, as a process may be impossible to end.
         """
         for fd in (self._orders, self.output, self.reports):
             if fd >= 0:
@@ -140,7 +138,7 @@ class Watchdog:
         while not self._has_ended() and time.monotonic() < until:
             time.sleep(pause)
             pause = min(2 * pause, 0.02)
-        self.pid = 0  # one that has not ended stays, so that the next attempt finds what is left
+        self.pid = 0  # leave a live one, so that the next attempt finds its descendants
 
     def __enter__(self) -> Self:
         return self
@@ -206,14 +204,13 @@ class Watchdog:
 
 
 def _is_readable(fd: int, milliseconds: float | None) -> bool:
-    """Wait until there is something to read, or the end of file; return whether there is."""
     poll = select.poll()  # `select` refuses file descriptors above 1023
     poll.register(fd, select.POLLIN)
     return bool(poll.poll(milliseconds))
 
 
 def drain(fd: int) -> bytes:
-    """Return what is in a pipe whose writers have ended."""
+    """Return the content of a pipe whose writers have ended."""
     data = b""
     while _is_readable(fd, 0):
         chunk = os.read(fd, _CHUNK)
@@ -224,10 +221,9 @@ def drain(fd: int) -> bytes:
 
 
 def _make_pipe() -> tuple[int, int]:
-    """Return both ends of a pipe, reading end first, with numbers above those of the supervisor's ends.
-
-    Where the standard streams are closed, a pipe gets their numbers; given to a child as one of its streams, it would be overwritten.
-    """
+    # With closed standard streams, a pipe would get their numbers, and be overwritten in a child
+    # that
+    # gets it as a stream: use numbers above those of the supervisor.
     fds = os.pipe()
     reading, writing = (fd if fd >= _FIRST_FREE else fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, _FIRST_FREE) for fd in fds)
     for fd in {*fds} - {reading, writing}:
@@ -236,7 +232,7 @@ def _make_pipe() -> tuple[int, int]:
 
 
 def _start_order(command: str, directory: str, env: Mapping[str, str]) -> bytes:
-    # The supervisor is in another directory. That of this process may be gone by now.
+    # The supervisor has another current directory, so the path must be absolute.
     parts = [command, directory if os.path.isabs(directory) else os.path.join(os.getcwd(), directory)]
     parts += [f"{name}={value}" for name, value in env.items() if name not in ("PWD", "OLDPWD")]
     if any("\0" in part for part in parts):

@@ -1,6 +1,6 @@
-"""Takes a run through its pipeline: phase after phase, with pauses where people want to have a look.
+"""Drive a run through its pipeline, phase by phase, with pauses for people.
 
 Doors:
-    pipelines: `Pipelines`, as programs have them.
-    driver: how somebody wants a run to be driven, and gone on with.
+    pipelines: `Pipelines`, the public API.
+    driver: the options for starting and resuming a run, and the driver.
 """

@@ -1,4 +1,4 @@
-"""Drives a run through its pipeline: phase after phase, with pauses where people want to have a look."""
+"""Drive a run through its pipeline, phase by phase, with pauses for people."""
 
 from __future__ import annotations
 
@@ -48,66 +48,55 @@ if TYPE_CHECKING:
     from gitckpt.store.checkpoints import Checkpoints
 
 
-# What whoever starts a run of a pipeline, or goes on with it, may wish for: the arguments of `Pipelines.run` and `Pipelines.resume`.
+# Arguments of `Pipelines.run` and `Pipelines.resume`.
 
 
 class Wishes(TypedDict, total=False):
-    """How a run of a pipeline shall be driven."""
+    """Options of a run of a pipeline."""
 
+    # "checkpoint", "batch" or "fully_autonomous"; default: as before, or the pipeline's.
     autonomy: str | None
-    """When it pauses, from now on: "checkpoint", "batch" or "fully_autonomous"; by default as before, or as the pipeline says."""
-
+    # Limit of the whole run from now on, in microseconds; default: as before, or the pipeline's.
     timeout: int | None
-    """How long the whole run may take from now on, in microseconds; by default as before, or as the pipeline says."""
-
+    # The purpose of the lease, for people.
     holder: str
-    """What its lease is taken for, for people."""
 
 
 class Resumption(Wishes, total=False):
-    """How a run of a pipeline is gone on with."""
+    """Options for resuming a run of a pipeline."""
 
+    # Where to create the worktree; default: where it was, or as configured.
     directory: str | None
-    """Where its worktree is made; by default where it was, or where the settings say."""
-
+    # Take the run from a stalled driver: it can write no more and its commands are ended.
     take_over: bool
-    """Whether it is taken from a driver that is alive and stalled; that one can write nothing more, and its commands are ended."""
-
+    # Redo this phase and all after it.
     phase: str | None
-    """A phase that is done again, with all after it."""
-
+    # Return to this checkpoint first; newer content is saved.
     rewind: Checkpoint | None
-    """An earlier checkpoint of the run to go back to first; what is newer is saved."""
-
+    # Continue although the pipeline or its inputs changed.
     accept_changes: bool
-    """Whether it goes on though the pipeline, or what it was started with, has changed."""
-
+    # Adopt a run that was not written here.
     trust: bool
-    """Whether a run that was not written here is taken for one of ours, as it stands."""
-
+    # Changed inputs.
     inputs: Mapping[str, str]
-    """Inputs that are other ones from now on."""
 
 
-# The steps that gitckpt knows itself: what a phase with `use` does instead of a command.
+# Built-in steps, for phases with `use`.
 
 
 def _run_loop(context: Context) -> Ended:
-    """Lets an agent work at a plan, again and again, until it is carried out."""
     from gitckpt.durable.phases.loop.loop import Loop
 
     return Loop(context).go()
 
 
 def _run_review(context: Context) -> Ended:
-    """Lets a coder work at a task and a reviewer judge the work, until it is approved."""
     from gitckpt.durable.phases.review.phase import carry_out
 
     return carry_out(context)
 
 
 def _ask_agent(context: Context) -> Ended:
-    """Asks an agent what a file says."""
     from gitckpt.durable.phases.agent import ask
 
     return ask(context)
@@ -136,14 +125,14 @@ def _require_review(_: Given, said: Callable[[str], str]) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """Something that gitckpt does itself.
+    """A built-in step.
 
     Attributes:
-        action: what it does.
-        options: what `with` may say of it.
-        memory: keys of the state that say how far it has come.
-        require: raises `UsageError` where it would fail at once, given the inputs, and what is said of an option by its name.
-        needs: the option without which it can do nothing, which an earlier phase may find out; "" where there is none.
+        options: allowed keys of `with`.
+        memory: keys of the state that hold its progress.
+        require: gets the inputs and a getter of options; raises `UsageError` if the step would fail
+            at once.
+        needs: the required option, which an earlier phase may determine; "" without one.
     """
 
     action: Callable[[Context], Ended]
@@ -163,6 +152,7 @@ _REVIEW_OPTIONS = (
     *("epic", "max_cycles", "max_budget", "agent_timeout", "force"),
 )
 
+# By name.
 STEPS = {
     "read plan": Step(read_plan, require=_require_plan),
     "generate branch": Step(generate_branch),
@@ -170,27 +160,21 @@ STEPS = {
     "loop": Step(_run_loop, _LOOP_OPTIONS, ("loop",), _require_loop, needs="plan"),
     "review": Step(_run_review, _REVIEW_OPTIONS, ("review",), _require_review),
 }
-"""Name → what it does."""
 
+# Step name → allowed keys of `with`.
 OPTIONS = {name: step.options for name, step in STEPS.items()}
-"""Name → what `with` may say of it."""
 
 
 def memory_of(phase: PhaseDefinition) -> tuple[str, ...]:
-    """Returns the keys of the state that say how far a phase has come, which is done again from its beginning without them."""
+    """Return the keys of the state that hold the progress of a phase.
+
+    Without them, the phase starts from its beginning.
+    """
     return STEPS[phase.use].memory if phase.use in STEPS else ()
 
 
 def require_sense(definition: PipelineDefinition, given: Given) -> None:
-    """Looks, before a run starts, whether what its steps are carried out with can be understood.
-
-    Args:
-        definition: the pipeline.
-        given: what it is started with.
-
-    Raises:
-        UsageError: something cannot.
-    """
+    """Raise UsageError before the start if the options of a step are invalid."""
     for at, phase in enumerate(definition.phases):
         step = STEPS.get(phase.use or "")
         if step is None:
@@ -198,14 +182,14 @@ def require_sense(definition: PipelineDefinition, given: Given) -> None:
         try:
             said = {name: filled(text, given.inputs) for name, text in phase.options.items()}
         except KeyError:
-            continue  # what the state says is known when the phase begins
+            continue  # the state is known when the phase begins
         if step.require is not None:
             step.require(given, lambda name, said=said: said.get(name, ""))  # type: ignore[misc]
         if at == 0 and step.needs and not said.get(step.needs):
             raise UsageError(f"there is no {step.needs}: phase {phase.name!r} needs it", hint=f"name it: -i {step.needs}=PATH")
 
 
-# Phases that need not be done, as their results are given: inputs that a phase names, and the plans of the preset rlm-act.
+# Phases to skip: those whose results are given as inputs.
 
 
 _RLM = "rlm-act"
@@ -214,17 +198,13 @@ _CRITERIA = ("acceptance_criteria", "acceptanceCriteria")
 
 
 def skipped(definition: PipelineDefinition, given: Given) -> dict[str, str]:
-    """Returns the phases of a pipeline that need not be done: name → why.
+    """Return the phases to skip: name → reason.
 
-    A plan in Markdown stands for the first four phases of rlm-act. Requirements in JSON stand for its research; for the decomposition too,
-    where one of their children has acceptance criteria already.
-
-    Args:
-        definition: the pipeline.
-        given: what it is started with.
+    In rlm-act, a Markdown plan replaces the first four phases. Requirements in JSON replace its
+    research and, if a child has acceptance criteria, the decomposition.
 
     Raises:
-        UsageError: requirements that are given are not JSON.
+        UsageError: the requirements are not JSON.
     """
     found = {}
     for phase in definition.phases:
@@ -237,7 +217,7 @@ def skipped(definition: PipelineDefinition, given: Given) -> dict[str, str]:
 
 
 def require_question(definition: PipelineDefinition, given: Given, skips: Mapping[str, str]) -> None:
-    """Raise `UsageError` where the preset rlm-act is to be started with its research, and there is no question."""
+    """Raise UsageError if the research phase of rlm-act has no question."""
     is_asked = definition.name == _RLM and definition.source == PRESET and "research" not in skips
     if is_asked and not given.inputs.get("question"):
         raise UsageError("there is no question: the phase 'research' needs it", hint='ask it: -i question="how does it work?"')
@@ -262,14 +242,6 @@ def _rlm(definition: PipelineDefinition, given: Given) -> dict[str, str]:
 
 
 def _has_criteria(data: bytes) -> bool:
-    """Tells whether a hierarchy of requirements has acceptance criteria for one of its children.
-
-    Args:
-        data: the hierarchy as JSON.
-
-    Raises:
-        ValueError, RecursionError: it is not JSON, or nested too deeply.
-    """
     return _search(json.loads(data), is_child=False)
 
 
@@ -283,11 +255,10 @@ def _search(node: Any, *, is_child: bool) -> bool:
     return any(_search(inner, is_child=is_child or key in ("children", "requirements")) for key, inner in node.items())
 
 
-# Asks for trust before a run of somebody else's goes on, and takes it for one of ours once that is given.
+# Trust: a run that was not written here needs approval before it continues.
 
 
-_SHOWN = 100
-"""So many characters of a command are shown."""
+_SHOWN = 100  # characters of a command
 
 _CUT = ", cut)"
 
@@ -295,17 +266,16 @@ _CUT = ", cut)"
 def require_trust(
     store: Checkpoints, wanted: Sequence[Checkpoint], *, trusted: bool, show: Callable[[str, Sequence[str]], None], adopts: bool = True
 ) -> None:
-    """Looks whether checkpoints were written here; where they were not, and are trusted, what decides is shown, and their run is adopted.
+    """Adopt the run of checkpoints that were not written here, if trusted.
 
     Args:
-        wanted: what is to be gone on from: of one run, or one that is of none.
-        trusted: whether somebody says that what others have written may be gone on from.
-        show: is given the id of the checkpoint, and what decides, a line each, before anything is done.
-        adopts: whether the run becomes one of ours.
+        wanted: the checkpoints to continue from; all of one run, or one of none.
+        show: called before anything is done, with the run id (or checkpoint id) and the facts, one
+            per line.
+        adopts: adopt the run.
 
     Raises:
-        Untrusted: one was not written here, and is not trusted.
-        CkptError: it cannot be noted that the run is adopted.
+        Untrusted: a checkpoint was not written here and is not trusted.
     """
     for checkpoint in wanted:
         if trust.is_ours(store, checkpoint):
@@ -320,7 +290,7 @@ def require_trust(
 
 
 def _commands(store: Checkpoints, checkpoint: Checkpoint) -> list[str]:
-    """Returns what a run would do, by the pipeline of that name here, a line for each phase that it does not call complete."""
+    # By the pipeline of that name in this repository.
     pipeline = checkpoint.pipeline
     if pipeline is None or pipeline.name is None:
         return []
@@ -338,43 +308,37 @@ def _commands(store: Checkpoints, checkpoint: Checkpoint) -> list[str]:
 
 
 def _brief(command: str) -> str:
-    """Return a command on one line; of a long one its beginning, and how many lines it has."""
     line = " ".join(command.split())
     if len(line) <= _SHOWN:
         return line
     return f"{line[:_SHOWN].rstrip()}… ({len(command.strip().splitlines())} lines{_CUT}"
 
 
-# Which agents of `gitckpt.toml` a run calls: those that it was started with; no branch puts another command in their place.
+# Agents of `gitckpt.toml`: a run only calls those it was started with, so that no branch can
+# replace their commands.
 
 
 _ROLES = ("agent", "coder", "reviewer")
+# Steps that call an agent.
 _STEPS = ("agent", "loop", "review")
-"""The steps that call an agent."""
 
 
 def known_to(newest: Checkpoint, definition: PipelineDefinition, inputs: Mapping[str, str]) -> dict[str, str]:
-    """Returns what options of phases may name: what the state of a run says, and its inputs, by name.
+    """Return the values for placeholders in options: state and inputs of a run.
 
     Args:
-        newest: the newest checkpoint of the run.
-        definition: its pipeline.
-        inputs: those that are other ones from now on.
+        inputs: changed inputs.
     """
     given = newest.pipeline.inputs if newest.pipeline is not None else {}
     return {**plain(newest.state), **definition.inputs, **given, **inputs}
 
 
 def note(repository: Repository, definition: PipelineDefinition, known: Mapping[str, str], clients: Mapping[str, Client]) -> None:
-    """Notes, on this machine, the agents of the file that somebody has started a run with, or accepts.
+    """Record on this machine the agents that a person started or accepted a run with.
 
     Args:
-        definition: the pipeline of the run.
-        known: its inputs, and what its state says, by name.
-        clients: the agents of the file, by name.
-
-    Raises:
-        CkptError: it cannot be noted.
+        known: as from `known_to`.
+        clients: the agents in the file, by name.
     """
     digests = {_digest(client) for client in _called(definition, known, clients)} - settings.approved(repository)
     if digests:
@@ -384,11 +348,7 @@ def note(repository: Repository, definition: PipelineDefinition, known: Mapping[
 def require_noted(
     repository: Repository, run: str, definition: PipelineDefinition, known: Mapping[str, str], clients: Mapping[str, Client]
 ) -> None:
-    """Looks whether each agent of the file that a run calls is one that a run was started with here; the arguments are those of `note`.
-
-    Raises:
-        Changed: one is not; it is named with its command.
-    """
+    """Raise `Changed` if a run calls an agent that is not recorded; see `note`."""
     approved = settings.approved(repository)
     new = dict.fromkeys(client for client in _called(definition, known, clients) if _digest(client) not in approved)
     if new:
@@ -398,19 +358,15 @@ def require_noted(
 def require_there(
     definition: PipelineDefinition, skipped: Collection[str], known: Mapping[str, str], clients: Mapping[str, Client]
 ) -> None:
-    """Look, before a run starts, whether the programs of the agents that it calls are there.
+    """Raise AgentUnusable before the start if the program of an agent is missing.
 
-    A command of the file's own pipelines may install one, so only the phases before the first such command are looked at; and what a
-    command with a path is, the run's worktree decides.
+    Only checks the phases before the first command of a custom pipeline, as that may install an
+    agent. The path of a program may only exist in the run's worktree.
 
     Args:
-        definition: the pipeline.
-        skipped: the names of phases that are not done.
-        known: what options may name, by name.
-        clients: the agents of the file, by name.
-
-    Raises:
-        AgentUnusable: one is not there.
+        skipped: names of phases.
+        known: as from `known_to`.
+        clients: the agents in the file, by name.
     """
     for phase in definition.phases:
         if phase.name in skipped:
@@ -423,7 +379,7 @@ def require_there(
                 wanted = filled(phase.options.get(role, ""), known)
                 missing = client_of(wanted, clients).missing(env, os.curdir) if wanted else None
             except (KeyError, UsageError):
-                continue  # which state names it, is known when the phase begins; what is no command, the phase says
+                continue  # the state is known when the phase begins; the phase reports a bad command
             if missing is not None and (os.sep not in missing or os.path.isabs(missing)):
                 options = f"--{role} CLIENT of git ckpt loop and review, -i {role}=CLIENT of git ckpt run"
                 raise AgentUnusable(f"the {role} is not there: {missing}", hint=f"install it, or name another one: {options}")
@@ -438,12 +394,11 @@ def _called(definition: PipelineDefinition, known: Mapping[str, str], clients: M
 
 
 def named(definition: PipelineDefinition, completed: Collection[str], known: Mapping[str, str]) -> list[str]:
-    """Return the agents that the remaining phases of a run call, or their steps.
+    """Return the agents, or else the steps, that the remaining phases call.
 
     Args:
-        definition: the pipeline of the run.
-        completed: the phases that are complete.
-        known: its inputs, and what its state says, by name.
+        completed: names of phases.
+        known: as from `known_to`.
     """
     found: dict[str, None] = {}
     for phase in definition.phases:
@@ -458,48 +413,54 @@ def _filled(text: str, known: Mapping[str, str]) -> str:
     try:
         return filled(text, known)
     except KeyError:
-        return ""  # which state names it, is known when the phase begins
+        return ""  # the state is known when the phase begins
 
 
 def _digest(client: Client) -> str:
     return settings.digest_of("agents", [getattr(client, name) for name in client.__match_args__ if name != PRICE])
 
 
-# Drives a run through its pipeline: phase after phase, with pauses where people want to have a look.
+# The driver.
 
 
+# The answers to a pause.
 CONTINUE, REVISE, RESTART, EXIT = "continue", "revise", "restart", "exit"
-"""What may be answered where a run pauses."""
 
 
 class Observer:
-    """Whoever is told what a driver does, and may be asked. This one keeps silent, and lets a run that pauses be left."""
+    """Receives events of a driver and answers its pauses.
+
+    This base class ignores events and leaves a run that pauses.
+    """
 
     def started(self, run: str) -> None:
-        """A run is driven from now on; this is its id."""
+        """A run, named by its id, is now driven."""
 
     def warn(self, sentence: str) -> None:
-        """Something went wrong that does not end the run."""
+        """A problem occurred that does not end the run."""
 
     def begins(self, phase: str, attempt: int, number: int, total: int) -> None:
-        """A phase begins; it is number `number` of `total`."""
+        """A phase begins, number `number` of `total`."""
 
     def output(self, data: bytes) -> None:
-        """A command printed something."""
+        """A command wrote output."""
 
     def tick(self, seconds: float) -> None:
-        """A command has been running for so long; about once a second."""
+        """A command has been running for `seconds`; called about once a second."""
 
     def ended(self, phase: str, status: str, seconds: float | None) -> None:
-        """A phase ended, or was skipped."""
+        """A phase ended or was skipped."""
 
     def ask(self, phase: str) -> tuple[str, str]:  # noqa: ARG002 - for those who ask
-        """A run pauses after a phase: returns "continue", "revise", "restart" or "exit", and what is to be revised."""
+        """Return the answer to a pause after a phase, and the text of a revision.
+
+        The answer is "continue", "revise", "restart" or "exit".
+        """
         return EXIT, ""
 
 
 def advice(error: PhaseFailed, run: ActiveRun) -> str:
-    """Returns what to do next, for an error that does not say it."""
+    """Return a hint for an error that has none."""
     if isinstance(error, DeadlineReached):
         return f"to give it more time: git ckpt resume {run.id} --timeout 1h"
     if isinstance(error, PhaseBlocked) and run.last_attempt is not None:
@@ -510,11 +471,7 @@ def advice(error: PhaseFailed, run: ActiveRun) -> str:
 
 
 def told(observer: Observer | None) -> Observer:
-    """Returns who is told: by default nobody.
-
-    Raises:
-        UsageError: it is no observer, or one of its methods is asynchronous.
-    """
+    """Return the observer, or a silent one; raise UsageError for a bad one."""
     require("observer", observer, (Observer, NoneType), "an Observer")
     for name in vars(Observer) if observer is not None else ():
         if not name.startswith("_"):
@@ -524,11 +481,11 @@ def told(observer: Observer | None) -> Observer:
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """How far a driver came.
+    """The progress of a driver.
 
     Attributes:
-        is_complete: whether every phase is; if not, the run is paused.
-        after: the phase after which it is paused.
+        is_complete: whether all phases are complete; otherwise the run is paused.
+        after: the phase before the pause.
     """
 
     is_complete: bool
@@ -539,10 +496,8 @@ class Driver:
     """Drives a run through a pipeline.
 
     Args:
-        definition: the pipeline.
-        observer: is told and asked.
-        skipped: phase → why it need not be done, with the message for its checkpoint.
-        agents: the agents that are configured, by name.
+        skipped: phases to skip, with the reason.
+        agents: the configured agents by name.
     """
 
     def __init__(
@@ -563,11 +518,11 @@ class Driver:
         self._suspects: set[str] = set()
 
     def drive(self) -> Result:
-        """Does every phase that is not complete, in order.
+        """Carry out the incomplete phases in order.
 
         Raises:
-            PhaseFailed: one failed, is blocked, or the run has to stop.
-            LeaseLost: somebody else drives the run by now.
+            PhaseFailed: a phase failed or is blocked, or the run must stop.
+            LeaseLost: another process drives the run.
         """
         run = self._run
         try:
@@ -577,20 +532,20 @@ class Driver:
             self._tell()
 
     def _drive(self, watchdog: Watchdog) -> Result:
-        phases, at = self._definition.phases, 0
-        while at < len(phases):
-            phase = phases[at]
+        phases, position = self._definition.phases, 0
+        while position < len(phases):
+            phase = phases[position]
             if phase.name in self._run.completed:
-                at += 1
+                position += 1
                 continue
             if phase.name in self._skipped:
                 self._tell()
                 self._run.skip(phase.name, message=message_of(self._skipped[phase.name]))
                 self._observer.ended(phase.name, "skipped", None)
                 continue
-            if not self._do(phase, at, watchdog):
+            if not self._do(phase, position, watchdog):
                 return Result(is_complete=False, after=phase.name)
-            if at + 1 < len(phases) and self._pauses_after(phase):
+            if position + 1 < len(phases) and self._pauses_after(phase):
                 answer, revision = self._observer.ask(phase.name)
                 if answer == EXIT:
                     return Result(is_complete=False, after=phase.name)
@@ -599,7 +554,6 @@ class Driver:
         return Result(is_complete=True)
 
     def _is_followed(self, phase: PhaseDefinition, at: int) -> bool:
-        """Tells whether another phase begins as soon as this one is complete."""
         coming = self._definition.phases[at + 1 : at + 2]
         return bool(coming) and not self._pauses_after(phase) and coming[0].name not in (*self._run.completed, *self._skipped)
 
@@ -608,14 +562,13 @@ class Driver:
         return autonomy == CHECKPOINT or (autonomy == BATCH and self._definition.ends_group(phase.name))
 
     def _again(self, phase: PhaseDefinition, answer: str, revision: str) -> None:
-        """Lets a phase be done again: with what shall be revised, or from where it began."""
         if answer == RESTART:
             self._run.restart(phase.name)
         else:
             self._run.revise(phase.name, revision, memory_of(phase))
 
     def _do(self, phase: PhaseDefinition, at: int, watchdog: Watchdog) -> bool:
-        """Does a phase; returns False where it asks to be tried later."""
+        # Returns False if the phase asks to be retried later.
         conduct = Conduct(phase.retries, (PhaseFailed,), phase.autosave, phase.max_recoveries, phase.on_resume)
 
         def action(attempt: Attempt) -> Ended:
@@ -628,7 +581,7 @@ class Driver:
             return STEPS[phase.use].action(context) if phase.use is not None else CommandPhase(context).perform()
 
         self._require_not_blocked(phase)
-        watchdog.prepare()  # it is ready once it is recorded that the phase begins
+        watchdog.prepare()  # ready when the start of the phase is recorded
         followed = self._is_followed(phase, at)
         try:
             self._run.perform(phase.name, action, inputs={}, conduct=conduct, followed=followed)
@@ -644,13 +597,12 @@ class Driver:
         return True
 
     def _announce(self, sentence: str) -> None:
-        """Tells what a person is to know before it happens, once."""
         if sentence not in self._announced:
             self._announced.add(sentence)
             self._observer.warn(sentence)
 
     def _tell(self) -> None:
-        """Tells how the last phase ended: not before it is recorded."""
+        # Report the end of a phase only after it is recorded.
         untold, self._untold = self._untold, None
         if untold is not None:
             self._run.flush()
@@ -658,7 +610,6 @@ class Driver:
             self._warn_of_suspects()
 
     def _warn_of_suspects(self) -> None:
-        """Name the files that look like secrets in the newest checkpoint, each once in a run."""
         files = self._run.newest.worktree
         first = {suspect.path: suspect for suspect in reversed(files.suspects)} if files is not None else {}
         fresh = [suspect for path, suspect in sorted(first.items()) if path not in self._suspects]

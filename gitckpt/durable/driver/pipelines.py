@@ -1,4 +1,4 @@
-"""Pipelines as programs have them: started, gone on with, and driven to their end or as far as they come."""
+"""The public API of pipelines: start, resume and drive their runs."""
 
 from __future__ import annotations
 
@@ -46,12 +46,12 @@ COMPLETE, PAUSED, DEFERRED = "complete", "paused", "deferred"
 
 @dataclass(frozen=True, slots=True)
 class Preview:
-    """What a run of a pipeline would do.
+    """The plan of a run of a pipeline.
 
     Attributes:
-        definition: the pipeline: its `phases`, `autonomy`, and `source`, the file that it comes from.
-        given: its `inputs` by name, and the `contents` of those that are files.
-        skipped: phases that need not be done, with the reason.
+        definition: has `phases`, `autonomy` and `source`, the defining file.
+        given: has `inputs` by name, and the `contents` of those that are files.
+        skipped: phases to skip, with the reason.
     """
 
     definition: PipelineDefinition
@@ -61,16 +61,16 @@ class Preview:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """How far a run of a pipeline came.
+    """The outcome of driving a run of a pipeline.
 
     Attributes:
-        run: its id.
-        status: "complete", "paused", or "deferred" where a phase asks to be tried again later.
-        path: the top of its worktree; None where it was removed, or is gone.
-        after: the phase after which it is paused, or that is deferred.
-        removed: whether its worktree was removed, as the pipeline wants it, and all of it was pushed.
-        stays: why its worktree stays, where the pipeline wants it to be removed.
-        was_complete: whether there was nothing left to do.
+        run: the run id.
+        status: "complete", "paused", or "deferred" if a phase asks to be retried later.
+        path: the top of the worktree; None if it does not exist.
+        after: the phase before the pause, or the deferred one.
+        removed: whether the worktree was removed because the pipeline says so and all was pushed.
+        stays: why the worktree stays although the pipeline removes it.
+        was_complete: whether nothing was left to do.
     """
 
     run: str
@@ -83,11 +83,12 @@ class Outcome:
 
 
 class Pipelines:
-    """The pipelines of a repository: those of `gitckpt.toml` in the store's worktree, or else in the main one, and the presets.
+    """The pipelines of a repository: those in `gitckpt.toml` and the presets.
+
+    The file is that of the store's worktree, or else of the main one.
 
     Args:
-        store: of the repository.
-        observer: who is told what their runs do, and asked where they pause; by default nobody.
+        observer: receives events and answers pauses; default: a silent one.
     """
 
     def __init__(self, store: Store, observer: Observer | None = None) -> None:
@@ -95,34 +96,33 @@ class Pipelines:
         self._observer = told(observer)
 
     def names(self) -> list[str]:
-        """Returns their names, those of the presets last.
+        """Return the names of the pipelines, presets last.
 
         Raises:
-            ConfigError, UsageError: the file is not TOML, or cannot be read.
+            ConfigError, UsageError: the file is not TOML or cannot be read.
         """
         own = file.names(self._file())
         return [*own, *(name for name in file.PRESETS if name not in own)]
 
     @staticmethod
     def preset(name: str) -> str:
-        """Returns the TOML of a preset, to be copied into `gitckpt.toml`: as `git ckpt run --print`.
+        """Return the TOML of a preset, as `git ckpt run --print`.
 
         Raises:
-            NotFoundError: there is no preset of that name; those there are are named.
+            NotFoundError: unknown preset.
         """
         return file.preset_text(name)
 
     def preview(self, name: str, inputs: Mapping[str, str] | None = None) -> Preview:
-        """Returns what a run would do; nothing is changed.
+        """Return what a run would do, without changing anything.
 
         Args:
-            name: of the pipeline.
-            inputs: by name; those that are files by their paths, as seen from the current directory.
+            inputs: by name; files by paths relative to the current directory.
 
         Raises:
-            NotFoundError: there is no such pipeline; those there are are named.
+            NotFoundError: unknown pipeline.
             ConfigError: the file has mistakes.
-            UsageError: there is no such input, a file cannot be read, or a value cannot be understood.
+            UsageError: unknown input, unreadable file or invalid value.
         """
         definition = self._definition(name)
         given = launch.read_inputs(self._store, definition, inputs or {})
@@ -141,34 +141,37 @@ class Pipelines:
         key: str | None = None,
         **wishes: Unpack[Wishes],
     ) -> Outcome:
-        """Runs a pipeline in a worktree of the run's own; or, where a run has the key, goes on with that.
+        """Run a pipeline in a new worktree, or resume the run with the key.
 
         Args:
-            name: of the pipeline; "loop" lets an agent work at the input `plan`, "review" a coder and a reviewer at `title`.
+            name: the pipeline; "loop" has an agent carry out the input `plan`, "review" has a coder
+                and
+                a reviewer work on `title`.
             inputs: as for `preview`.
-            about: what the run is about; becomes part of its id. By default the pipeline's name.
-            base: the rev that its worktree begins with.
-            key: the caller's own name for it: however often it is started, there is one run.
-            wishes: `autonomy`, `timeout` (in microseconds) and `holder`, as `Wishes` tells.
+            about: the subject; part of the run id. Default: the pipeline's name.
+            base: the rev that the worktree starts with.
+            key: the caller's unique name: repeated calls share one run.
+            wishes: `autonomy`, `timeout` (in microseconds) and `holder`; see `Wishes`.
 
         Raises:
-            NotFoundError, ConfigError, UsageError: as `preview`; or there is no such rev.
+            NotFoundError, ConfigError, UsageError: as `preview`, or unknown rev.
             Changed: the run with that key was started with something else.
             Untrusted: the run with that key was not written here.
-            LeaseHeld: somebody who is alive drives the run with that key.
-            PhaseFailed: a phase failed or is blocked, or the run has to stop; `hint` says how to go on. `AgentUnusable` where no run was
-                started, as the program of an agent is missing.
-            LeaseLost: somebody else drives the run by now.
-            CkptError: its checkpoints could not be written.
+            LeaseHeld: a live process drives the run with that key.
+            PhaseFailed: a phase failed or is blocked, or the run must stop; see `hint`.
+                `AgentUnusable`
+                without a run if the program of an agent is missing.
+            LeaseLost: another process drives the run now.
+            CkptError: checkpoints could not be written.
         """
         mode = _autonomy(wishes, Wishes)
-        # A file with a mistake is no ground to execute what it says.
+        # Do not execute commands from a file with mistakes.
         settings.read(self._store.repository).require_correct()
         plan = self.preview(name, inputs)
         try:
             if key is not None:
                 self._store.claim(key).require_free()
-            # Before there is a run: whoever is killed from here on goes on with the agents that he named.
+            # Note the agents before the run exists: after a kill, it continues with them.
             known = {**plan.definition.inputs, **plan.given.inputs}
             clients = self._clients(plan.definition)
             driver.require_there(plan.definition, plan.skipped, known, clients)
@@ -179,7 +182,7 @@ class Pipelines:
             )
         except RunExists as error:
             newest = self._store.heads.catch_up(error.run)
-            driver.require_trust(self._store, [newest], trusted=False, show=lambda *_: None)  # its key may have been fetched, too
+            driver.require_trust(self._store, [newest], trusted=False, show=lambda *_: None)  # the key may have been fetched
             launch.require_same_start(newest, plan.definition, plan.given)
             if newest.label == layout.RUN_COMPLETE:
                 settle(self._store, error.run)
@@ -190,18 +193,19 @@ class Pipelines:
         return self._drive(run, plan.definition, plan.skipped)
 
     def resume(self, run: str, **how: Unpack[Resumption]) -> Outcome:
-        """Goes on with a run of a pipeline at its first phase that is not complete.
+        """Continue a run of a pipeline at its first incomplete phase.
 
         Args:
-            run: its id.
-            how: `directory`, `take_over`, `phase`, `rewind`, `accept_changes`, `trust`, `inputs`, and those of `run`, as `Resumption`
-                tells.
+            how: `directory`, `take_over`, `phase`, `rewind`, `accept_changes`, `trust`, `inputs`
+                and
+                those of `run`; see `Resumption`.
 
         Raises:
-            NotFoundError: there is no such run, pipeline or phase.
-            UsageError: the run is complete, or no pipeline drives it; or an input is not there, or a file.
-            Untrusted: it, or the checkpoint to go back to, was not written here; `candidates` says what decides.
-            Changed: the pipeline, or what it was started with, has changed.
+            NotFoundError: unknown run, pipeline or phase.
+            UsageError: the run is complete or has no pipeline, or an input is unknown or a file.
+            Untrusted: the run or the checkpoint to rewind to was not written here; see
+                `candidates`.
+            Changed: the pipeline or its inputs changed.
             Exception: as `run`.
         """
         mode = _autonomy(how, Resumption)
@@ -252,35 +256,33 @@ class Pipelines:
         show: Callable[[str, Sequence[str]], None] = lambda *_: None,
         adopt: bool = True,
     ) -> None:
-        """Looks whether checkpoints were written here; where they were not, and are trusted, shows what decides, and adopts their run.
+        """Adopt the run of checkpoints that were not written here, if trusted.
 
-        `resume` does that itself, and shows nothing.
+        `resume` does the same without `show`.
 
         Args:
-            checkpoints: what is to be gone on from: of one run, or one that is of none.
-            trust: whether what others have written may be gone on from.
-            show: is told, before anything is done, what is adopted, and what decides, a line each: files, state, and what the run does.
-            adopt: whether the run becomes one of ours; a fork of it starts one of ours, and leaves it.
+            checkpoints: the checkpoints to continue from; all of one run, or one of none.
+            trust: whether to trust them.
+            show: called before anything is done, with the id and the facts, one per line: files,
+                state
+                and commands.
+            adopt: adopt the run; not needed for a fork.
 
         Raises:
-            Untrusted: one was not written here, and is not trusted; `candidates` says what decides.
-            CkptError: it cannot be noted that the run is adopted.
+            Untrusted: a checkpoint was not written here and is not trusted; see `candidates`.
+            CkptError: the adoption cannot be recorded.
         """
         driver.require_trust(self._store, checkpoints, trusted=trust, show=show, adopts=adopt)
 
     def refactor(self, run: str, task: str) -> None:
-        """Says what the task of a run of "review" has become: the coder is told of it in the next cycle.
-
-        Args:
-            run: its id.
-            task: the task, as it is now.
+        """Change the task of a running "review"; the coder gets it in the next cycle.
 
         Raises:
-            NotFoundError: there is no such run.
-            UsageError: it is no review that goes on, or there is no task.
-            WorktreeError: it cannot be written.
+            NotFoundError: unknown run.
+            UsageError: the run is not an open review, or the task is empty.
+            WorktreeError: the task cannot be written.
         """
-        from gitckpt.durable.phases.review import phase as review  # two dozen modules, which no other pipeline needs
+        from gitckpt.durable.phases.review import phase as review  # two dozen modules, only for reviews
 
         require_text("task", task)
         if not task.strip():
@@ -296,15 +298,13 @@ class Pipelines:
         return os.path.join(repository.worktree or main_worktree(repository) or "", settings.FILE)
 
     def _clients(self, definition: PipelineDefinition) -> dict[str, Client]:
-        """Returns the agents of the file, where a phase may call one."""
         return read_clients(self._file()) if any(phase.use for phase in definition.phases) else {}
 
     def _definition(self, name: str) -> PipelineDefinition:
-        settings.read(self._store.repository)  # the whole file: [pipeline.NAME] is no pipeline, and looks like one
+        settings.read(self._store.repository)  # checks the whole file: finds [pipeline.NAME], a likely typo
         return file.read(self._file(), name, OPTIONS)
 
     def _bring_up_to_date(self, run: ActiveRun, definition: PipelineDefinition, how: Resumption, mode: str | None) -> None:
-        """Lets a run be driven from now on by what is there now, and as the caller wishes."""
         accepts = how.get("accept_changes", False)
         pipeline, contents = launch.require_same(self._store, run.newest, definition, accept=accepts)
         launch.take_in(run, contents, accepted=accepts)
@@ -320,7 +320,6 @@ class Pipelines:
         run.change(pipeline)
 
     def _drive(self, run: ActiveRun, definition: PipelineDefinition, skips: Mapping[str, str]) -> Outcome:
-        """Drives a run as far as it comes, and closes it."""
         try:
             self._observer.started(run.id)
             for remark in run.remarks:
@@ -355,23 +354,22 @@ class Pipelines:
         return replace(self._retired(run, definition, summary.summary_of(self._store, run).path), was_complete=True)
 
     def _retired(self, run: str, definition: PipelineDefinition, path: str | None) -> Outcome:
-        """Removes what the pipeline says is no longer needed after success."""
         from gitckpt.store.retention import worktree
 
         files = self._store.heads.read(run).worktree
-        is_clean = files is not None and not files.dirty  # what was not committed was not pushed either
+        is_clean = files is not None and not files.dirty  # uncommitted files were not pushed
         if path is None or definition.worktree != REMOVE_WHEN_PUSHED or not is_clean or not worktree.is_pushed(self._store, run):
             return Outcome(run, COMPLETE, path)
         stays = worktree.remove_worktree(self._store, run)
         return Outcome(run, COMPLETE, path if stays else None, removed=not stays, stays=stays)
 
     def _expire(self, definition: PipelineDefinition) -> None:
-        """Lets complete runs go that are as old as the pipeline says; what cannot go is no failure of the run that just ended."""
+        # A failure to remove old runs is no failure of the run that just ended.
         from gitckpt.store.retention import expiry, maintenance
 
         try:
             if expiry.doubt(self._store.repository, self._store.clock()) is not None:
-                return  # the next run that ends, or maintenance, does it
+                return  # left to the next run that ends, or to maintenance
             said = definition.retention
             found = settings.read(self._store.repository)
             found.require_correct()
@@ -383,7 +381,7 @@ class Pipelines:
             self._observer.warn(f"old runs were not removed: {error.message}")
 
     def _close(self, run: ActiveRun) -> None:
-        """Gives the lease back, and tells what could not be written: what ended the run is more important than a disk that is full."""
+        # Only warn: the error that ended the run matters more than, say, a full disk.
         try:
             run.close()
         except CkptError as error:
@@ -391,16 +389,13 @@ class Pipelines:
         for sentence in run.unwritten:
             self._observer.warn(sentence)
         if not run.unwritten:
-            run_files.note(run.store.repository, run.id, [])  # what an earlier driver could not write is made good by what came after
+            run_files.note(run.store.repository, run.id, [])  # later checkpoints replace the unwritten ones of earlier drivers
 
 
 def outlook(store: Store, newest: Checkpoint) -> tuple[str, list[str]]:
-    """Return what a run starts next, as `phase: command`, and the agents it calls.
+    """Return the next command of a run as `phase: command`, and the agents it calls.
 
-    Both are empty where the pipeline cannot be read: `Pipelines.resume` says why.
-
-    Args:
-        newest: the newest checkpoint of the run, which a pipeline drives.
+    Both are empty if the pipeline cannot be read; `Pipelines.resume` reports the reason.
     """
     pipeline, repository = newest.pipeline, inside(store).repository
     top = repository.worktree or main_worktree(repository) or ""
@@ -426,7 +421,7 @@ def _autonomy(wishes: Wishes, kind: type) -> str | None:
 
 @contextlib.contextmanager
 def _closed_on_error(run: ActiveRun) -> Iterator[None]:
-    """Gives the lease of a run back if something is raised before it is driven."""
+    """Close a run if an error occurs before it is driven."""
     try:
         yield
     except BaseException:

@@ -1,7 +1,7 @@
-"""Pipelines: the phases of a run in their order, as a file or a preset defines them, and what a run of one is started with.
+"""Pipelines: the ordered phases of a run from a file or preset, and the inputs of a run.
 
 Doors:
     definition: `PipelineDefinition` and `PhaseDefinition`, pure values.
-    file: `read`, which finds a pipeline by its name, and the presets.
-    launch: `start`, and what a run must still agree with when it goes on.
+    file: `read`, which finds a pipeline by name, and the presets.
+    launch: `start`, and the comparison of a resumed run with its start.
 """

@@ -1,4 +1,4 @@
-"""What a pipeline is: its phases in the order in which they run, and what makes two definitions mean the same. Pure values."""
+"""Definitions of pipelines and phases, and their comparison. Pure values."""
 
 from __future__ import annotations
 
@@ -11,12 +11,13 @@ from gitckpt.model.errors import UsageError
 from gitckpt.model.values import dataclass, field
 
 CHECKPOINT, BATCH, FULLY_AUTONOMOUS = "checkpoint", "batch", "fully_autonomous"
+# Pause after each phase, at the end of a group, or never.
 _AUTONOMIES = (CHECKPOINT, BATCH, FULLY_AUTONOMOUS)
-"""When a run pauses: after each phase, where a group ends, never."""
 
 KEEP, REMOVE_WHEN_PUSHED = "keep", "remove_when_pushed"
 WORKTREES = (KEEP, REMOVE_WHEN_PUSHED)
 
+# Keys of a pipeline that may change between two resumes, with the reason.
 FREE = {
     "name": "the run has it",
     "phases": "each has its own entries, and their order has one",
@@ -26,8 +27,8 @@ FREE = {
     "retention": "it says when a complete run expires",
     "source": "the path of the file",
 }
-"""Keys of a pipeline that may change between two resumes, and why."""
 
+# Keys of a phase that may change between two resumes, with the reason.
 FREE_IN_PHASES = {
     "name": "it is part of the name of each entry",
     "timeout": "an attempt may be given more time",
@@ -36,91 +37,76 @@ FREE_IN_PHASES = {
     "autosave": "it says how often the files are saved",
     "max_recoveries": "a run that crashes may be given more tries",
 }
-"""Keys of a phase that may change between two resumes, and why."""
 
 _UNORDERED = ("needs", "aliases", "skip_with", "files")
 
 
 @dataclass(frozen=True, slots=True)
 class PhaseDefinition:
-    """One phase. Its fields are the keys of the file, in the order in which messages name them. Lengths of time are in microseconds."""
+    """A phase. The fields are the keys in the file. Durations are in microseconds.
+
+    The order of the fields is their order in messages.
+    """
 
     name: str
+    # Shell command; None if `use` names a step.
     run: str | None = None
-    """The shell command; None where `use` says what is done."""
-
+    # Name of a built-in step.
     use: str | None = None
-    """The name of a step that gitckpt knows itself."""
-
     env: Mapping[str, str] = field(default_factory=dict)
+    # Limit of one attempt.
     timeout: int | None = None
-    """How long one attempt may take; None for as long as it likes."""
-
+    # Limit of the time without output.
     idle_timeout: int | None = None
-    """How long an attempt may write nothing; None for as long as it likes."""
-
     retries: Retries = field(default_factory=Retries)
+    # Interval of autosaves; 0 disables them.
     autosave: int = attempts.AUTOSAVE
-    """How often the files are saved while the phase runs; 0 for never."""
-
+    # More crashes within the phase block the run.
     max_recoveries: int = attempts.MAX_RECOVERIES
-    """After more crashes than that within the phase the run is blocked."""
-
     group: str | None = None
+    # Phases that must come before this one.
     needs: tuple[str, ...] = ()
-    """The phases that must stand before it."""
-
+    # Files of an unfinished attempt: `keep`, or `reset` to the phase's start.
     on_resume: str = attempts.KEEP
-    """What becomes of an unfinished attempt's files: `keep`, or `reset` to what they were when the phase began."""
-
+    # An attempt that changes no file fails.
     must_change: bool = False
-    """Whether an attempt that changed no file counts as failed."""
-
     aliases: tuple[str, ...] = ()
+    # Skip the phase if any of these inputs is given.
     skip_with: tuple[str, ...] = ()
-    """The inputs any of which, where it is given, does the work of the phase."""
-
+    # Options of the step in `use`.
     options: Mapping[str, str] = field(default_factory=dict)
-    """What the step that `use` names is carried out with."""
 
 
 @dataclass(frozen=True, slots=True)
 class PipelineDefinition:
-    """A pipeline. Its fields but `name` and `source` are the keys of the file. Lengths of time are in microseconds."""
+    """A pipeline. Fields except `name` and `source` are the keys in the file.
+
+    Durations are in microseconds.
+    """
 
     name: str
+    # In execution order.
     phases: tuple[PhaseDefinition, ...]
-    """In the order in which they run."""
-
     description: str = ""
     autonomy: str = FULLY_AUTONOMOUS
+    # Limit of the whole run.
     timeout: int | None = None
-    """How long the whole run may take; None for as long as it likes."""
-
     env: Mapping[str, str] = field(default_factory=dict)
+    # Worktree of a complete run: `keep` or `remove_when_pushed`.
     worktree: str = KEEP
-    """What becomes of the worktree of a run that is complete: `keep`, or `remove_when_pushed`."""
-
+    # Age at which complete runs expire.
     retention: int | None = None
-    """The age at which complete runs expire; None where the pipeline does not say."""
-
+    # Input names with their defaults.
     inputs: Mapping[str, str] = field(default_factory=dict)
-    """The name of each input, with its default."""
-
+    # Inputs that are file paths; their content belongs to the run.
     files: tuple[str, ...] = ()
-    """The inputs that are paths of files, whose content belongs to the run."""
-
+    # Path of the defining file, or `preset`.
     source: str = ""
-    """The path of the file that defines it, or `preset`."""
 
     def phase(self, text: str) -> PhaseDefinition:
-        """Returns the phase that a person means.
+        """Return the phase with a name or alias; raise UsageError if none.
 
-        Args:
-            text: its name or one of its aliases; in any case, and with hyphens or underscores for spaces.
-
-        Raises:
-            UsageError: there is none; those there are, and the closest, are named.
+        Ignores case; hyphens and underscores equal spaces.
         """
         require_text("phase", text)
         for phase in self.phases:
@@ -136,10 +122,9 @@ class PipelineDefinition:
         raise UsageError(f"the pipeline {self.name} has no phase {text!r}", hint=hint)
 
     def ends_group(self, name: str) -> bool:
-        """Tells whether the phase of this name is the last of its group; one without a group is a group of its own.
+        """Return whether a phase is the last of its group.
 
-        Raises:
-            KeyError: there is no such phase.
+        A phase without a group is its own group. Raises KeyError for an unknown phase.
         """
         for phase, following in zip(self.phases, (*self.phases[1:], None), strict=True):
             if phase.name == name:
@@ -149,7 +134,7 @@ class PipelineDefinition:
     def digest(self) -> dict[str, str]:
         """Return a digest of each key of the pipeline, as 16 hex digits.
 
-        All keys count but those of `FREE` and `FREE_IN_PHASES`. A key with its default has no entry.
+        Omits the keys in `FREE` and `FREE_IN_PHASES` and those with their default.
         """
         digest = {key: _hash(value) for key, value in _said(self, PipelineDefinition("", ()), FREE).items()}
         digest["order"] = _hash([phase.name for phase in self.phases])
@@ -160,7 +145,6 @@ class PipelineDefinition:
 
 
 def _said(definition: PipelineDefinition | PhaseDefinition, usual: object, free: Collection[str]) -> dict[str, object]:
-    """Return the keys that count and differ from their defaults, by their names in the file."""
     said: dict[str, object] = {}
     for key in definition.__match_args__:
         value = getattr(definition, key)
@@ -179,16 +163,14 @@ def _hash(value: object) -> str:
 
 
 def changes(old: Mapping[str, str], new: Mapping[str, str]) -> list[str]:
-    """Returns what differs between two digests, for people: the whole, then the phases of the new one in order, then those that are gone.
+    """Return the differences of two digests, for people.
 
-    Args:
-        old: what a run was started with.
-        new: what its pipeline says now.
+    The pipeline first, then the phases in their new order, then removed phases.
     """
     before, after = _phases(old), _phases(new)
     whole = dict.fromkeys(key for key in (*new, *old) if "." not in key)
     if before != after:
-        whole.pop("order", None)  # a phase that came or went changes the order by itself
+        whole.pop("order", None)  # implied by an added or removed phase
     differing = (key for key in whole if old.get(key) != new.get(key))
     found = ["the order of the phases" if key == "order" else key for key in differing]
     for name in after:
@@ -205,13 +187,9 @@ def _phases(digest: Mapping[str, str]) -> dict[str, None]:
 
 
 def autonomy(text: str) -> str:
-    """Returns one of `_AUTONOMIES`.
+    """Return the autonomy with a name; raise UsageError if none.
 
-    Args:
-        text: its name, in any case, with spaces around it or not; `autonomous` is `fully_autonomous`.
-
-    Raises:
-        UsageError: it is none of them.
+    Ignores case; `autonomous` means `fully_autonomous`.
     """
     require_text("autonomy", text)
     name = text.strip().lower()

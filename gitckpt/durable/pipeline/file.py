@@ -1,4 +1,4 @@
-"""Pipelines by name: those of `gitckpt.toml`, and beneath them the presets, to use as they are or to copy into that file and change."""
+"""Read pipelines from `gitckpt.toml`, and the presets below them."""
 
 from __future__ import annotations
 
@@ -14,27 +14,26 @@ from gitckpt.model.errors import NotFoundError, UsageError
 from gitckpt.store.config.file import ConfigFile, Table, read_file, text_of
 from gitckpt.store.config.settings import FILE, PIPELINES
 
-# From the text of a pipeline file to its definitions. Every mistake in it is found before any definition is returned.
+# Parsing. All mistakes are reported before any definition is returned.
 
 
 _PIPELINE_KEYS = (*(name for name in PipelineDefinition.__match_args__ if name not in ("name", "phases", "source")), "phases")
 _PHASE_KEYS = tuple("with" if name == "options" else name for name in PhaseDefinition.__match_args__)
 _RETRIES_KEYS = Retries.__match_args__
+# The default of each key.
 _USUAL, _USUAL_PHASE, _USUAL_RETRIES = PipelineDefinition("", ()), PhaseDefinition(""), Retries()
-"""What stands for each key that is not there."""
 
 
 def parse(text: str, path: str, known_steps: Mapping[str, Collection[str]], *, source: str | None = None) -> dict[str, PipelineDefinition]:
-    """Returns the pipelines of a text by their names, in order.
+    """Return the pipelines in a text by name, in order.
 
     Args:
-        text: of the file.
-        path: what messages call it.
-        known_steps: what `use` may name, with the options of each.
-        source: what the definitions say they come from; by default the path.
+        path: the name of the text in messages.
+        known_steps: the steps that `use` may name, with their options.
+        source: the source of the definitions; default: the path.
 
     Raises:
-        ConfigError: it is not TOML, or anything in any of its pipelines is a mistake.
+        ConfigError: invalid TOML, or a mistake in any pipeline.
     """
     return ConfigFile(text, path).each(PIPELINES, "pipeline", lambda name, table: _pipeline(name, table, known_steps, source or path))
 
@@ -107,7 +106,6 @@ def _command(table: Table, known_steps: Mapping[str, Collection[str]]) -> tuple[
 
 
 def _options(table: Table, use: str | None, known_steps: Mapping[str, Collection[str]]) -> dict[str, str]:
-    """Returns what a step is carried out with."""
     if "with" not in table.values:
         return {}
     if use is None:
@@ -140,20 +138,20 @@ def _retries(table: Table) -> Retries:
 
 
 def _names_differ(phases: list[tuple[Table, PhaseDefinition]]) -> None:
-    """Notes names and aliases that a person could not tell apart; names go before aliases, wherever they stand."""
     taken: dict[str, tuple[str, Table, tuple[str | int, ...]]] = {}
 
     def take(table: Table, name: str, what: str, *path: str | int) -> None:
         if not name.strip():
             return
         if folded(name) in taken:
-            other, where, there = taken[folded(name)]
-            line = where.line(*there)
+            other, where, place = taken[folded(name)]
+            line = where.line(*place)
             same = f"is that of line {line}" if other == name else f"cannot be told from {other!r} in line {line}"
             table.complain(f"{what} {name!r} {same}", *path, hint="names differ by more than case, hyphens and underscores")
             return
         taken[folded(name)] = (name, table, path)
 
+    # All names first: they have precedence over aliases.
     for table, definition in phases:
         take(table, definition.name, "the phase name", "name")
     for table, definition in phases:
@@ -162,7 +160,7 @@ def _names_differ(phases: list[tuple[Table, PhaseDefinition]]) -> None:
 
 
 def _in_order(label: str, phases: list[tuple[Table, PhaseDefinition]]) -> tuple[PhaseDefinition, ...]:
-    """Returns the phases as the file has them, each moved back behind what it needs; notes needs that cannot be met."""
+    # Keeps the order of the file, but moves each phase behind those it needs.
     names = [definition.name for _, definition in phases]
     for table, definition in phases:
         table.known("needs", definition.needs, names, f"phase of {label}")
@@ -181,7 +179,6 @@ def _in_order(label: str, phases: list[tuple[Table, PhaseDefinition]]) -> tuple[
 
 
 def _complain_of_cycle(waiting: list[tuple[Table, PhaseDefinition]]) -> list[str]:
-    """Notes a cycle among phases each of which needs one of them, and returns the names in it."""
     by_name = {definition.name: (table, definition) for table, definition in waiting}
     walked: list[str] = []
     name = waiting[0][1].name
@@ -195,28 +192,23 @@ def _complain_of_cycle(waiting: list[tuple[Table, PhaseDefinition]]) -> list[str
     return cycle
 
 
-# Pipelines by name: those of `gitckpt.toml`, and beneath them the presets, to use as they are or to copy into that file and change.
+# Pipelines by name, and the presets.
 
 
 PRESETS = ("plan-to-pr", "rlm-act", "loop", "review")
+# The source of a preset.
 PRESET = "preset"
-"""What the definition of a preset says it comes from."""
 
 _DIRECTORY = os.path.join(os.path.dirname(__file__), "presets")
 
 
 def read(path: str, name: str, known_steps: Mapping[str, Collection[str]]) -> PipelineDefinition:
-    """Returns a pipeline of a file, or the preset of that name where the file has none.
+    """Return a pipeline from a file, or the preset of that name.
+
+    A missing file has no pipelines. A mistake in any pipeline raises ConfigError.
 
     Args:
-        path: of the file; one that does not exist has no pipelines.
-        name: of the pipeline.
-        known_steps: what `use` may name, with the options of each.
-
-    Raises:
-        ConfigError: anything in any pipeline of the file is a mistake.
-        NotFoundError: there is no such pipeline; those there are are named.
-        UsageError: the file cannot be read, or the name is none.
+        known_steps: the steps that `use` may name, with their options.
     """
     require_text("name", name)
     found = parse(text_of(path), path, known_steps)
@@ -224,29 +216,22 @@ def read(path: str, name: str, known_steps: Mapping[str, Collection[str]]) -> Pi
         return found[name]
     if name in PRESETS:
         return preset(name, known_steps)
-    there = dict.fromkeys(found, "") | {other: " (preset)" for other in PRESETS if other not in found}
-    close = closest(name, there)
-    known = ", ".join(other + kind for other, kind in there.items())
+    kinds = dict.fromkeys(found, "") | {other: " (preset)" for other in PRESETS if other not in found}
+    close = closest(name, kinds)
+    known = ", ".join(other + kind for other, kind in kinds.items())
     hint = f"did you mean {close}? There are: {known}" if close else f"there are: {known}; others go into {os.path.basename(path)}"
     raise NotFoundError(f"no pipeline goes by {name!r}", hint=hint)
 
 
 def read_of_run(path: str, name: str, known_steps: Mapping[str, Collection[str]], run: str) -> PipelineDefinition:
-    """Returns the pipeline that drives a run.
-
-    Args:
-        path: as for `read`.
-        name: as for `read`.
-        known_steps: as for `read`.
-        run: the id of the run.
+    """Return the pipeline of a run; arguments as `read`.
 
     Raises:
-        NotFoundError: it is not there any more; the run is named, and its ways out.
-        ConfigError, UsageError: as `read`.
+        NotFoundError: the pipeline is gone; the hint names the ways out.
     """
     try:
         return read(path, name, known_steps)
-    except NotFoundError:  # whoever goes on with a run, or with the newest, has not named the pipeline
+    except NotFoundError:  # the caller named the run, not the pipeline
         raise NotFoundError(
             f"the pipeline {name!r}, which drives run {run}, is not in {path}",
             hint=f"put it back there, then: git ckpt resume {run}; or end the run as it is: git ckpt finish --force {run}; "
@@ -255,19 +240,14 @@ def read_of_run(path: str, name: str, known_steps: Mapping[str, Collection[str]]
 
 
 def redefinition(definition: PipelineDefinition) -> str | None:
-    """Returns in one line that a pipeline takes the place of the preset of that name; None where it does not."""
+    """Return a sentence if a pipeline in the file replaces a preset, or else None."""
     if definition.name not in PRESETS or definition.source == PRESET:
         return None
     return f"{FILE} redefines the pipeline {definition.name}: what it runs stands in that file"
 
 
 def names(path: str) -> list[str]:
-    """Returns the names of the pipelines of a file, in order, unchecked; none where there is no such file.
-
-    Raises:
-        ConfigError: the file is not TOML.
-        UsageError: it cannot be read.
-    """
+    """Return the names of the pipelines in a file, in order, without checking them."""
     file = read_file(path)
     found = file.table(PIPELINES)
     file.require_correct()
@@ -275,25 +255,12 @@ def names(path: str) -> list[str]:
 
 
 def preset(name: str, known_steps: Mapping[str, Collection[str]]) -> PipelineDefinition:
-    """Returns a preset.
-
-    Args:
-        name: of the preset.
-        known_steps: what `use` may name, with the options of each.
-
-    Raises:
-        NotFoundError: there is no preset of that name.
-        ConfigError: it uses a step that is not among the known ones.
-    """
+    """Return a preset, parsed."""
     return parse(preset_text(name), f"preset {name}", known_steps, source=PRESET)[name]
 
 
 def preset_text(name: str) -> str:
-    """Returns the TOML of a preset.
-
-    Raises:
-        NotFoundError: there is no preset of that name.
-    """
+    """Return the TOML of a preset."""
     require_text("name", name)
     if name not in PRESETS:
         raise NotFoundError(f"no preset goes by {name!r}", hint=f"there are: {', '.join(PRESETS)}")

@@ -1,4 +1,4 @@
-"""Starts a pipeline, and goes on with one: what it is started with belongs to the run, and is compared when it goes on."""
+"""Start a pipeline; compare the inputs and definition of a resumed run with its start."""
 
 from __future__ import annotations
 
@@ -35,11 +35,11 @@ if TYPE_CHECKING:
     from gitckpt.durable.agent.clients import Client
 
 
-# What a phase that gitckpt carries out itself works with: its run, its options, and what a command of it would find.
+# The context of an attempt: run, options, environment.
 
 
+# Environment variable: "1" in a repeated phase, else unset.
 RESUMED = "CKPT_RESUMED"
-"""A variable: "1" where the phase was begun before; else it is not set."""
 
 _LONGEST = 4096
 _LONGEST_INPUT = 30_000  # systems allow 128 KiB for a variable
@@ -51,15 +51,11 @@ class Context:
     """One attempt at a phase of a pipeline.
 
     Attributes:
-        run: the run.
-        definition: its pipeline.
-        phase: the phase.
-        attempt: the attempt.
-        watchdog: ends a command whose driver was killed.
-        output: gets what is to be shown, as it comes.
-        tick: gets the seconds since something long began, about once a second.
-        agents: the agents that are configured, by name.
-        announce: gets what a person is to know before it happens, in one line.
+        watchdog: ends commands if the driver is killed.
+        output: receives output as it comes.
+        tick: receives the seconds since a long action began, about once a second.
+        agents: the configured agents by name.
+        announce: receives a line to show before an action.
     """
 
     run: ActiveRun
@@ -73,7 +69,7 @@ class Context:
     announce: Callable[[str], None] = lambda _: None
 
     def inputs(self) -> dict[str, str]:
-        """Returns the inputs of the run; for those that are files, where a copy is."""
+        """Return the inputs of the run; for files, the paths of their copies."""
         pipeline = self.run.pipeline
         found = {**self.definition.inputs, **pipeline.inputs}
         for name in self.definition.files:
@@ -81,14 +77,13 @@ class Context:
         return found
 
     def content(self, path: str, what: str) -> bytes:
-        """Return the content of a file that the run was started with, or of its worktree.
+        """Return the content of an input file, or else of a file of the worktree.
 
         Args:
-            path: of the file, as the input has it.
-            what: what it is, for errors.
+            what: the name of the file in errors.
 
         Raises:
-            PhaseFailed: it is not there, or cannot be read.
+            PhaseFailed: the file is missing or cannot be read.
         """
         run = self.run
         names = [name for name in self.definition.files if run.pipeline.inputs.get(name) == path and name in run.pipeline.contents]
@@ -106,17 +101,15 @@ class Context:
         raise PhaseFailed(f"{what} is not there: {path}", hint=hint)
 
     def option(self, name: str) -> str:
-        """Returns what the phase is carried out with; `{name}` in it stands for an input, or a string or number of the state, `{{` and `}}`
-        for braces.
+        """Return an option of the phase with its placeholders filled.
 
-        Args:
-            name: of the option.
+        `{name}` stands for an input, or a string or number of the state; `{{` and `}}` for braces.
 
         Raises:
-            PhaseFailed: it names something that there is not.
+            PhaseFailed: a placeholder is unknown.
         """
         given = {**self.definition.inputs, **self.run.pipeline.inputs}
-        # An input that nobody gave does not hide what an earlier phase found out.
+        # An empty input does not hide a result of an earlier phase.
         known = {**given, **plain(self.run.state), **{key: value for key, value in given.items() if value}}
         try:
             return filled(self.phase.options.get(name, ""), known)
@@ -125,14 +118,11 @@ class Context:
             raise PhaseFailed(f"{name} of phase {self.phase.name!r} names {place}, and there is no such input or state") from None
 
     def client(self, role: str) -> Client:
-        """Returns the agent that an option names.
-
-        Args:
-            role: the option.
+        """Return the agent that an option names.
 
         Raises:
             PhaseFailed: as `option`.
-            UsageError: it names none.
+            UsageError: the option is empty or invalid.
         """
         from gitckpt.durable.agent.clients import (
             client_of,
@@ -146,7 +136,7 @@ class Context:
         return client_of(wanted, self.agents)
 
     def environment(self) -> dict[str, str]:
-        """Returns what a command of the phase finds in its environment."""
+        """Return the environment of the phase's command."""
         run = self.run
         revisions = run.state.get("revisions")
         revision = revisions.get(self.phase.name) if isinstance(revisions, dict) else None
@@ -164,14 +154,14 @@ class Context:
         }
 
     def look(self, seconds: float) -> None:
-        """What is called about once a second while something goes on: it ends that, by raising, if the run shall stop."""
+        """Raise if the run must stop; called about once a second in long actions."""
         self.run.check()
         if self.tick is not None:
             self.tick(seconds)
 
 
 def plain(state: Mapping[str, Any]) -> dict[str, str]:
-    """Returns the strings and numbers of a state that an environment can hold."""
+    """Return the strings and numbers of a state that fit into an environment."""
     found = {}
     for key, value in state.items():
         text = str(value) if type(value) in (str, int, float) else ""
@@ -181,19 +171,15 @@ def plain(state: Mapping[str, Any]) -> dict[str, str]:
 
 
 def filled(text: str, known: Mapping[str, str]) -> str:
-    """Returns an option with values in its places: `{name}`, and `{{` and `}}` for braces.
-
-    Args:
-        text: of the option.
-        known: name → value.
+    """Return an option with `{name}` replaced by values, and `{{` and `}}` by braces.
 
     Raises:
-        KeyError: it names something else.
+        KeyError: unknown name.
     """
     return _PLACE.sub(lambda found: found[0][0] if found[1] is None else known[found[1]], text).strip()
 
 
-# Starts a pipeline, and goes on with one: what it is started with belongs to the run, and is compared when it goes on.
+# Inputs, start and comparison.
 
 
 _MASKED = ", in which what looked like a secret is masked, as in all that is stored; the file itself is gone, or another one by now"
@@ -201,11 +187,11 @@ _MASKED = ", in which what looked like a secret is masked, as in all that is sto
 
 @dataclass(frozen=True, slots=True)
 class Given:
-    """What a pipeline is started with.
+    """The inputs of a run.
 
     Attributes:
-        inputs: name → value; of files the path, relative to the top of the worktree where they lie in it.
-        contents: name → content of those that are files.
+        inputs: name → value; paths inside the worktree are relative to its top.
+        contents: name → content of file inputs.
     """
 
     inputs: Mapping[str, str]
@@ -213,11 +199,11 @@ class Given:
 
     @property
     def digests(self) -> dict[str, str]:
-        """The digests of the files."""
+        """Return the digests of the files."""
         return {name: hashlib.sha256(data).hexdigest() for name, data in self.contents.items()}
 
     def tell(self, store: Checkpoints, warn: Callable[[str], None]) -> None:
-        """Says of which files what is stored has places that are masked, and how that can be changed."""
+        """Warn of files whose stored copies have masked secrets, and how to allow them."""
         for name, data in self.contents.items():
             found = secrets.unsettled(store.repository, data)
             for hit, line, digest in found[:1]:
@@ -227,15 +213,16 @@ class Given:
 
 
 def read_inputs(store: Checkpoints, definition: PipelineDefinition, said: Mapping[str, str]) -> Given:
-    """Returns what a pipeline is started with.
+    """Return the inputs of a new run.
+
+    Secrets in texts are masked from the start, so that all phases get the same text. Phases find
+    secrets in their environment.
 
     Args:
-        definition: the pipeline.
-        said: what the caller says, by name; files as seen from the current directory. A text of which a part looks like a secret is
-            taken with that part masked, from the start, so that all phases get the same: they find secrets in their environment.
+        said: the given inputs by name; files are relative to the current directory.
 
     Raises:
-        UsageError: there is no such input, or a file cannot be read; or they are no texts by name.
+        UsageError: unknown input, unreadable file or wrong type.
     """
     _require_inputs(definition, said)
     said = _masked(definition, said)
@@ -251,35 +238,26 @@ def read_inputs(store: Checkpoints, definition: PipelineDefinition, said: Mappin
 
 
 def given_to(run: ActiveRun, definition: PipelineDefinition) -> Given:
-    """Returns what a run of a pipeline is driven with, from its own copies.
-
-    Args:
-        definition: the pipeline.
-
-    Raises:
-        UsageError: a copy cannot be read.
-        Changed: a copy is not what the run was started with.
-    """
+    """Return the inputs of a run from its own copies; errors as `require_copies`."""
     contents = _copies(run, run.pipeline, definition)
     require_copies(run, definition)
     return Given({**definition.inputs, **run.pipeline.inputs}, contents)
 
 
 def require_copies(run: ActiveRun, definition: PipelineDefinition) -> None:
-    """Compares the run's copies of inputs that are files with what it was started with: they come from a snapshot, which may be anybody's.
+    """Raise `Changed` if the run's copies of input files differ from its start.
 
-    Raises:
-        UsageError: a copy cannot be read.
-        Changed: a copy is another one; it is named.
+    Raises UsageError if a copy cannot be read.
     """
-    there = _copies(run, run.pipeline, definition)
-    wrong = [name for name, digest in Given({}, there).digests.items() if digest != run.pipeline.contents[name]]
+    copies = _copies(run, run.pipeline, definition)
+    # The copies come from a snapshot, which may have been fetched.
+    wrong = [name for name, digest in Given({}, copies).digests.items() if digest != run.pipeline.contents[name]]
     if not wrong:
         return
-    paths = [run.pipeline.inputs.get(name, name) for name in wrong if secrets.has_masks(there[name])]
+    paths = [run.pipeline.inputs.get(name, name) for name in wrong if secrets.has_masks(copies[name])]
     if not paths:
         raise Changed(run.id, [f"the run's copy of the input {name}" for name in wrong])
-    what = [f"the run's copy of the input {name}{_MASKED if secrets.has_masks(there[name]) else ''}" for name in wrong]
+    what = [f"the run's copy of the input {name}{_MASKED if secrets.has_masks(copies[name]) else ''}" for name in wrong]
     hint = f"put {first_of(paths)} back as it was; or go on with what is masked: git ckpt resume {run.id} --accept-changes"
     raise Changed(run.id, what, hint=hint)
 
@@ -295,20 +273,17 @@ def start(
     timeout: int | None = None,
     key: str | None = None,
 ) -> Checkpoint:
-    """Records the first checkpoint of a run of a pipeline, and returns it.
+    """Record the first checkpoint of a run of a pipeline.
 
     Args:
-        definition: the pipeline.
-        given: its inputs.
-        name: what the run is about; becomes part of its id.
-        base: the rev that its worktree begins with.
-        autonomy: when it pauses; by default as the pipeline says.
-        timeout: how long it may take, in microseconds; by default as the pipeline says.
-        key: the caller's own name for the run, which no other run has.
+        name: the subject; part of the run id.
+        base: the rev that the worktree starts with.
+        autonomy: default: the pipeline's.
+        timeout: in microseconds; default: the pipeline's.
+        key: the caller's unique name for the run.
 
     Raises:
-        NotFoundError: there is no such rev.
-        RunExists: a run with that key exists.
+        RunExists: a run has that key.
     """
     said = Pipeline(
         name=definition.name,
@@ -323,16 +298,7 @@ def start(
 
 
 def require_same_start(newest: Checkpoint, definition: PipelineDefinition, given: Given) -> None:
-    """Compares what a run with a key was started with to what it should be started with again.
-
-    Args:
-        newest: the run's newest checkpoint.
-        definition: the pipeline that is asked for.
-        given: its inputs.
-
-    Raises:
-        Changed: it is another pipeline, or an input has another value or content; it is named.
-    """
+    """Raise `Changed` if a run with a key was started with something else."""
     before = newest.pipeline or Pipeline()
     if before.name != definition.name:
         changed = [f"its pipeline is {before.name or 'none'}, not {definition.name}"]
@@ -347,18 +313,16 @@ def require_same_start(newest: Checkpoint, definition: PipelineDefinition, given
 def require_same(
     store: Checkpoints, newest: Checkpoint, definition: PipelineDefinition, *, accept: bool
 ) -> tuple[Pipeline, dict[str, bytes]]:
-    """Compares a pipeline and its inputs with what a run was started with.
+    """Compare a pipeline and its inputs with the start of a run.
 
     Args:
-        newest: the run's newest checkpoint.
-        definition: the pipeline as it is now.
-        accept: whether what changed is accepted.
+        accept: accept changes.
 
     Returns:
-        What drives the run from now on, and the files that its copies shall be like: those stored may have places that are masked.
+        The pipeline record from now on, and the file contents to copy; stored copies may be masked.
 
     Raises:
-        Changed: something is not as it was; it is named.
+        Changed: something changed.
     """
     before = newest.pipeline or Pipeline()
     changed = pipeline.changes(before.definition, definition.digest())
@@ -370,8 +334,8 @@ def require_same(
         places = [os.path.join(place, path) for place in tops] if path else []
         there = next((place for place in places if os.path.isfile(place)), None)
         if there is None:
-            continue  # the copy that the run has is all there is
-        # A path that nobody has read yet comes from another tool's file, or from elsewhere.
+            continue  # only the run's copy is left
+        # A path without a recorded content was not read here before: another tool may have set it.
         if name not in before.contents and (reason := _left_out(store, there)) is not None:
             if accept:
                 message = f"the input {name} of {newest.run} is {path}, which is not read: {reason}"
@@ -394,7 +358,6 @@ def require_same(
 
 
 def _left_out(store: Checkpoints, path: str) -> str | None:
-    """Return why a snapshot would leave out a file of the worktree that it is in."""
     from gitckpt.store.snapshot import limits
 
     repository = store.repository
@@ -407,16 +370,7 @@ def _left_out(store: Checkpoints, path: str) -> str | None:
 
 
 def changed_inputs(newest: Pipeline, definition: PipelineDefinition, said: Mapping[str, str]) -> Pipeline:
-    """Returns what drives a run from now on, with other inputs.
-
-    Args:
-        newest: what drove it until now.
-        definition: the pipeline.
-        said: the inputs that are other ones, by name.
-
-    Raises:
-        UsageError: there is no such input, or it is a file.
-    """
+    """Return the pipeline record with changed inputs, which cannot be files."""
     _require_inputs(definition, said)
     for name in said:
         if name in definition.files:
@@ -426,28 +380,21 @@ def changed_inputs(newest: Pipeline, definition: PipelineDefinition, said: Mappi
 
 
 def _masked(definition: PipelineDefinition, said: Mapping[str, str]) -> dict[str, str]:
-    """Returns inputs as they are stored: secrets in texts are masked, paths are as they were."""
+    # Paths are not masked.
     return {name: value if name in definition.files else secrets.masked(value) for name, value in said.items()}
 
 
 def with_copies(run: ActiveRun, now: Pipeline, definition: PipelineDefinition) -> Pipeline:
-    """Returns what drives a run from now on, with what its copies of files hold by now.
-
-    Raises:
-        UsageError: a copy cannot be read.
-    """
+    """Return the pipeline record with the digests of the run's present copies."""
     return replace(now, contents={**now.contents, **Given({}, _copies(run, now, definition)).digests})
 
 
 def take_in(run: ActiveRun, contents: Mapping[str, bytes], *, accepted: bool) -> None:
-    """Replaces the run's copies of inputs that are files.
+    """Replace the run's copies of input files.
 
     Args:
-        contents: what they shall hold, by name.
-        accepted: whether somebody wants that. Otherwise only such a copy makes way as is stored of that very file, with masked places.
-
-    Raises:
-        WorktreeError: they cannot be written.
+        contents: by name.
+        accepted: replace all. Otherwise only replace a masked copy of the same file.
     """
     there = {} if accepted else run.files.inputs()
     repository = run.store.repository
@@ -462,14 +409,11 @@ def _copies(run: ActiveRun, pipeline: Pipeline, definition: PipelineDefinition) 
 
 
 def require_wishes(said: Mapping[str, object], known: Collection[str]) -> None:
-    """Looks at how a run shall be driven, before anything is done.
+    """Raise UsageError for unknown or mistyped arguments of a run.
 
     Args:
-        said: what the caller says, by name.
-        known: the names that there are.
-
-    Raises:
-        UsageError: there is no such argument, or one is of a wrong type.
+        said: the arguments.
+        known: the allowed names.
     """
     unknown = sorted(set(said) - set(known))
     if unknown:
@@ -497,7 +441,7 @@ def _deadline(store: Checkpoints, timeout: int | None) -> str | None:
 
 
 def _content(path: str, name: str, *tops: str | None) -> bytes:
-    """Return the content of a file; from a worktree with one of these tops no link leads out."""
+    # Within one of the worktrees `tops`, a link must not lead out.
     around = next((top for top in tops if top and path.startswith(f"{top}/")), None)
     try:
         return regular.content(path) if around is None else regular.content_below(around, path)
@@ -506,6 +450,6 @@ def _content(path: str, name: str, *tops: str | None) -> bytes:
 
 
 def _relative(path: str, top: str | None) -> str:
-    """Returns a path below the top of the worktree relative to it: the project may be moved."""
+    # A project may be moved: store paths below the worktree relative to its top.
     real, root = os.path.realpath(path), os.path.realpath(top) if top else ""
     return os.path.relpath(real, root) if top and real.startswith(root + os.sep) else path
