@@ -1,6 +1,6 @@
-"""Hooks: how git comes to call gitckpt at every commit, beside what others have there.
+"""Hooks: make git call gitckpt at every commit, beside the hooks of others.
 
 Doors:
-    installation: puts them in, takes them out, and tells what became of them.
-    files: which ones there are.
+    installation: installs, removes and inspects the hooks.
+    files: the hooks, and their blocks in hook files.
 """

@@ -1,4 +1,4 @@
-"""The block of gitckpt in a hook file: its text, and how it gets into a file and out again with all else left byte for byte."""
+"""Insert, renew and remove gitckpt's block in hook files; all other bytes stay."""
 
 from __future__ import annotations
 
@@ -23,9 +23,11 @@ if TYPE_CHECKING:
     from typing import NoReturn
 
 
-# The hooks that gitckpt listens to. Free of imports: whoever only needs their names pays for nothing else.
+# The hooks that gitckpt uses.
 
 
+# Event → the variable in which pre-commit passes its argument: "" if it has none, None for an
+# event that pre-commit does not support.
 PRE_COMMIT_ARGUMENTS = {
     "post-commit": "",
     "post-merge": "PRE_COMMIT_IS_SQUASH_MERGE",
@@ -33,20 +35,19 @@ PRE_COMMIT_ARGUMENTS = {
     "post-rewrite": "PRE_COMMIT_REWRITE_COMMAND",
     "pre-auto-gc": None,
 }
-"""Event, as git calls it → the variable in which pre-commit hands on its argument: "" for none, None for an event it does not know."""
 
+# `gitckpt.hook` says what is done at each.
 EVENTS = tuple(PRE_COMMIT_ARGUMENTS)
-"""What is done at each, `gitckpt.hook` says."""
 
+# All events, as a phrase.
 ANY = f"{', '.join(EVENTS[:-1])} or {EVENTS[-1]}"
-"""All of them, as a sentence names them."""
 
 
-# The block of gitckpt in a hook file: its text, and how it gets into a file and out again with all else left byte for byte.
+# The block in a hook file.
 
 
+# The directory that holds the package `gitckpt`.
 PACKAGE_DIR = os.path.dirname(os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))))
-"""The directory that holds the package `gitckpt`."""
 
 _HOOKS, _SCRIPT = "hooks", "hook.sh"
 _NEW_FILE = b"#!/bin/sh\n"
@@ -57,8 +58,8 @@ _END = b"# <<< gitckpt <<<"
 _MARKER = re.compile(rb"^(?:%s|%s)\r?$" % (_BEGIN, _END), re.MULTILINE)
 _STAGED = re.compile(r"\..+\.gitckpt-(\d+)-\w+")
 _CALL = 'sh @SCRIPT@ @EVENT@ @PYTHON@ @PACKAGE_DIR@ "$@" </dev/null'
+# Used in a file with nothing but the block, which `sh` runs: saves a process.
 _SOURCE = '(set -- @EVENT@ @PYTHON@ @PACKAGE_DIR@ "$@"; . @SCRIPT@) </dev/null'
-"""In a file that holds nothing else, which is for `sh`: one process less."""
 _CREATED = b"# This file was created by `git ckpt init`.\n"
 _SHELLS = frozenset({"sh", "ash", "bash", "dash", "ksh", "ksh93", "mksh", "oksh", "pdksh", "posh", "yash", "zsh"})
 
@@ -77,16 +78,15 @@ class Pin:
 
     @property
     def script(self) -> str:
-        """The shell script that the hook runs: in the package of a wheel, beside that of a checkout."""
+        """The shell script that the hook runs: in the package (wheel) or beside it (checkout)."""
         packaged = os.path.join(self.package_dir, "gitckpt", _HOOKS, _SCRIPT)
         return packaged if os.path.isfile(packaged) else os.path.join(self.package_dir, _HOOKS, _SCRIPT)
 
     def block(self, event: str, *, created: bool = False) -> bytes:
-        """Returns the block for a hook file, without a final newline.
+        """Return the block for a hook file, without a final newline.
 
         Args:
-            event: the hook.
-            created: whether the file holds nobody's text but ours, so that it may go with the block.
+            created: whether gitckpt created the file, so that it may be deleted with the block.
         """
         first, rest = _template("block.sh").rstrip("\n").split("\n", 1)
         if created:
@@ -94,7 +94,7 @@ class Pin:
         return first.encode() + b"\n" + (_CREATED if created else b"") + os.fsencode(self._filled(rest, event))
 
     def command(self, event: str) -> str:
-        """Returns the command line of a hook that is set in git's configuration."""
+        """Return the command line of a hook that is set in git's configuration."""
         code = "".join(line for line in _template("block.sh").splitlines(keepends=True) if not line.startswith("#"))
         return self._filled(_template("command.sh").replace("@BODY@", code.rstrip("\n")).rstrip("\n"), event)
 
@@ -104,7 +104,7 @@ class Pin:
 
 
 def pinned(text: str) -> Pin | None:
-    """Returns what an installed block or command runs; None where it is not one that we wrote."""
+    """Return what an installed block or command runs; None if gitckpt did not write it."""
     try:
         words = shlex.split(text, comments=True)
         call = words.index("sh" if "sh" in words else "(set")
@@ -114,17 +114,17 @@ def pinned(text: str) -> Pin | None:
 
 
 def without_blocks(data: bytes) -> bytes:
-    """Returns what is left of a text without our blocks: what it was before they came in."""
-    parts, at = [], 0
+    """Return a text without gitckpt's blocks, as it was before they were added."""
+    parts, offset = [], 0
     for start, end in _blocks(data):
-        parts.append(data[at:start])
-        at = end + 1  # with its line break
-    left = b"".join([*parts, data[at:]])
-    return left[:-1] if at > len(data) else left
+        parts.append(data[offset:start])
+        offset = end + 1  # with its line break
+    rest = b"".join([*parts, data[offset:]])
+    return rest[:-1] if offset > len(data) else rest
 
 
 def _blocks(data: bytes) -> Iterator[tuple[int, int]]:
-    """Yield where our blocks begin and end, from a first line to the next last one."""
+    """Yield start and end of each block, from a first marker to the next last one."""
     start = -1
     for marker in _MARKER.finditer(data):
         if start < 0 and marker[0].startswith(_BEGIN):
@@ -140,9 +140,8 @@ class HookFile:
 
     Attributes:
         path: where it is, or would be.
-        data: its content; None where there is no regular file.
-        mode: its permissions.
-        oddity: what else is in its place; "" for a regular file or nothing.
+        data: its content; None if there is no regular file.
+        oddity: what is there instead, as a phrase; "" for a regular file or nothing.
     """
 
     path: str
@@ -152,18 +151,18 @@ class HookFile:
 
     @property
     def block(self) -> bytes | None:
-        """Our block in it, without a final newline."""
+        """The block of gitckpt in it, without a final newline."""
         data = self.data or b""
         return next((data[start:end] for start, end in _blocks(data)), None)
 
     @property
     def is_ours(self) -> bool:
-        """Whether we created it and nobody added to it."""
+        """Whether gitckpt created it and nothing was added."""
         return _CREATED in (self.block or b"") and without_blocks(self.data or b"") == _NEW_FILE
 
     @property
     def quoted(self) -> str:
-        """Its path as a word of shell."""
+        """Its path, quoted for a shell."""
         return shlex.quote(self.path)
 
     @property
@@ -173,7 +172,7 @@ class HookFile:
 
     @property
     def obstacle(self) -> str:
-        """Why it must not be written, as the rest of a sentence about it; "" where nothing stands against it."""
+        """Why it must not be written, as a predicate; "" if it may."""
         if self.oddity or self.data is None or self.is_ours:
             return self.oddity
         if b"\0" in self.data:
@@ -187,7 +186,7 @@ class HookFile:
         return ""
 
     def with_block(self, event: str, pin: Pin) -> FileChange | None:
-        """Returns the change that puts the block in, or renews it; None where it is there already."""
+        """Return the change that adds or renews the block; None if it is up to date."""
         if self.data is None:
             return FileChange(self, _NEW_FILE + pin.block(event, created=True) + b"\n", _NEW_MODE, f"{event}: wrote {self.path}")
         old = self.block
@@ -199,7 +198,7 @@ class HookFile:
         return FileChange(self, data, mode, f"{event}: {'renewed the block in' if old else 'added a block to'} {self.path}")
 
     def without_block(self, event: str) -> FileChange | None:
-        """Returns the change that takes the block out; None where there is none."""
+        """Return the change that removes the block; None if there is none."""
         if self.block is None or self.data is None:
             return None
         if self.is_ours:
@@ -209,13 +208,13 @@ class HookFile:
 
 @dataclass(frozen=True, slots=True)
 class FileChange:
-    """What becomes of a hook file.
+    """A change of a hook file.
 
     Attributes:
-        file: how it is.
+        file: before the change.
         data: its new content; None deletes it.
         mode: its new permissions.
-        sentence: what is done, for a person.
+        sentence: what is done, for the user.
     """
 
     file: HookFile
@@ -225,11 +224,7 @@ class FileChange:
 
 
 def read(path: str) -> HookFile:
-    """Returns a hook file as it is, which may be missing.
-
-    Raises:
-        RepositoryError: it cannot be read.
-    """
+    """Return a hook file as it is; it may be missing."""
     try:
         mode = os.lstat(path).st_mode
         if stat.S_ISLNK(mode):
@@ -245,17 +240,10 @@ def read(path: str) -> HookFile:
 
 
 def make_directory(path: str, undo: ExitStack) -> bool:
-    """Makes a directory for hooks.
+    """Make a directory for hooks; return whether it was missing.
 
     Args:
-        path: the directory.
-        undo: is told how to take it back.
-
-    Returns:
-        Whether it was missing.
-
-    Raises:
-        RepositoryError: it cannot be made.
+        undo: receives a callback that removes it.
     """
     if os.path.isdir(path):
         return False
@@ -268,7 +256,7 @@ def make_directory(path: str, undo: ExitStack) -> bool:
 
 
 def remove_directory(path: str) -> bool:
-    """Removes a directory, unless there is something in it; returns whether it did."""
+    """Remove a directory if it is empty; return whether it was removed."""
     try:
         os.rmdir(path)
     except OSError:
@@ -277,11 +265,11 @@ def remove_directory(path: str) -> bool:
 
 
 def apply(changes: Sequence[FileChange], undo: ExitStack) -> None:
-    """Makes all changes, or none.
+    """Make all changes, or none.
 
     Args:
-        changes: one for each file at most.
-        undo: is told how to take them back.
+        changes: at most one per file.
+        undo: receives callbacks that revert them.
 
     Raises:
         RepositoryError: a file cannot be written.
@@ -302,7 +290,7 @@ def apply(changes: Sequence[FileChange], undo: ExitStack) -> None:
                 os.unlink(path)
             undo.callback(_take_back, change)
         places = {os.path.dirname(change.file.path) for change in changes}
-        fsync.flush(places | {os.path.dirname(place) for place in places})  # the directory of hooks may be new
+        fsync.flush(places | {os.path.dirname(place) for place in places})  # the hooks directory may be new
     except OSError as error:
         _refused("write", path, error)
     finally:
@@ -321,7 +309,7 @@ def _take_back(change: FileChange) -> None:
 
 
 def _staged(path: str, data: bytes, mode: int) -> str:
-    """Writes a file beside `path` and returns its name."""
+    """Write a temporary file beside `path` and return its name."""
     fd, temporary = tempfile.mkstemp(prefix=f".{os.path.basename(path)}.gitckpt-{os.getpid()}-", dir=os.path.dirname(path))
     try:
         with open(fd, "wb") as file:
@@ -336,10 +324,10 @@ def _staged(path: str, data: bytes, mode: int) -> str:
 
 
 def _sweep(place: str) -> None:
-    """Deletes the files beside hooks that processes have left which were killed before they could put them in place."""
+    """Delete the temporary files of killed processes beside hooks."""
     for name in names_in(place):
-        found = _STAGED.fullmatch(name)
-        if found and not leftovers.is_alive(int(found[1])):
+        match = _STAGED.fullmatch(name)
+        if match and not leftovers.is_alive(int(match[1])):
             with contextlib.suppress(OSError):
                 os.unlink(os.path.join(place, name))
 
@@ -354,7 +342,7 @@ def _inserted(data: bytes, block: bytes) -> bytes:
 
 
 def _shebang_problem(data: bytes) -> str:
-    """Why a text cannot take in a piece of shell; "" where it can. Git gives a file without a `#!` line to the shell."""
+    """Return why a text cannot take shell code, or "". Git runs a file without `#!` with sh."""
     if not data.startswith(b"#!"):
         return ""
     line = data[2:].partition(b"\n")[0]
@@ -377,7 +365,7 @@ def _refused(verb: str, path: str, error: OSError) -> NoReturn:
 
 
 def _template(name: str) -> str:
-    """Returns a text of the directory `hooks`, which is beside the package's modules in a wheel and beside the package in a checkout."""
+    """Return a file of `hooks/`, which is inside the package (wheel) or beside it (checkout)."""
     package = os.path.join(PACKAGE_DIR, "gitckpt")
     for directory in (package, PACKAGE_DIR):
         try:

@@ -1,4 +1,4 @@
-"""Puts the hooks and settings of gitckpt into a repository, takes out exactly those, and tells what became of them."""
+"""Install gitckpt's hooks and settings into a repository, remove exactly those, inspect them."""
 
 from __future__ import annotations
 
@@ -25,28 +25,30 @@ if TYPE_CHECKING:
     from gitckpt.store.hooks.files import FileChange, HookFile
 
 
-# The settings of git behind the hooks: which of them are gitckpt's, and how a change of them is taken back.
+# Git settings that belong to the hooks.
 
 
 MODE = "ckpt.hooks"
+# Whether the user chose the mode, so that the next `git ckpt init` keeps it.
 CHOSEN = "ckpt.hooksChosen"
-"""Whether a person chose the mode, so that it outlasts the next `git ckpt init`."""
+# The directory of the hook files, unless that is `hooks` in the common directory.
 DIRECTORY = "ckpt.hooksDirectory"
-"""Where the hook files went, unless that is `hooks` in the common directory."""
+# Names of what `init` added and `uninit` removes.
 SET_BY_INIT = "ckpt.setByInit"
-"""Names of what the user did not have before us, and what goes with us."""
 
 REWRITE_REF = "notes.rewriteRef"
 _REWRITE_MODE = "notes.rewriteMode"
+# A pattern that matches gitckpt's notes only: git warns at each amend if a named ref is missing,
+# but not for a pattern.
 OUR_NOTES = f"{NOTES[:-1]}[{NOTES[-1]}]"
-"""A pattern that matches our notes alone: as long as a ref is not there, git warns at each amend where it is named; not of a pattern."""
+# Whether git keeps garbage in packs for its two weeks: git before 2.41 writes each object as a
+# file by default, and warns.
 _CRUFT_PACKS = "gc.cruftPacks"
-"""Whether git keeps garbage in packs, for the two weeks that it is kept: git before 2.41 makes each object a file, and warns of them."""
 MADE_DIRECTORY = "hooks directory"
 
 _SORTED_UNION = "cat_sort_uniq"
+# What `init` sets or once set; `uninit` removes it if it is unchanged.
 VALUES = ((REWRITE_REF, OUR_NOTES), (REWRITE_REF, NOTES), (_REWRITE_MODE, _SORTED_UNION), (_CRUFT_PACKS, "true"))
-"""What `init` sets, or once set, and `uninit` takes out again where nobody has changed it."""
 
 
 class HookSettings:
@@ -55,34 +57,34 @@ class HookSettings:
     def __init__(self, repository: Repository) -> None:
         self._repository = repository
         self._everywhere = config.read(repository, r"^(notes\.rewrite|gc\.cruftpacks$)")
-        # Alone: what a person set for all repositories is not ours to change or to restore.
+        # Local values only: global settings must be neither changed nor restored.
         self._values = config.read_local(repository, r"^(ckpt\.|notes\.rewrite|gc\.cruftpacks$|hook\.gitckpt-)")
 
     def all(self, name: str) -> list[str]:
-        """Returns the values of a name."""
+        """Return the values of a name."""
         return self._values.get(_canonical(name), [])
 
     def last(self, name: str) -> str | None:
-        """Returns the value that counts; None where the name is not set."""
+        """Return the effective value; None if the name is not set."""
         values = self.all(name)
         return values[-1] if values else None
 
     def rewrites_notes(self) -> bool:
-        """Tells whether git carries our notes through amend and rebase."""
+        """Return whether git carries gitckpt's notes through amend and rebase."""
         patterns = self.all(REWRITE_REF) + self._everywhere.get(REWRITE_REF.lower(), [])
         return any(fnmatch.fnmatchcase(NOTES, pattern) for pattern in patterns)
 
     def rewrites_other_notes(self) -> bool:
-        """Tells whether a person has settled, for this repository or for all, how git carries notes of their own."""
+        """Return whether the user configured how git carries other notes, locally or globally."""
         others = [ref for ref in self._everywhere.get(REWRITE_REF.lower(), []) if ref not in (NOTES, OUR_NOTES)]
         return bool(others or self._everywhere.get(_REWRITE_MODE.lower()))
 
     def keeps_garbage_together(self) -> bool:
-        """Tells whether somebody has said, for this repository or for all, how git keeps what nothing leads to."""
+        """Return whether cruft packs are configured, locally or globally."""
         return _CRUFT_PACKS.lower() in self._everywhere
 
     def set(self, name: str, value: str, undo: ExitStack) -> bool:
-        """Gives a name one value; returns whether it had another."""
+        """Give a name exactly one value; return whether that changed anything."""
         before = self.all(name)
         if before == [value]:
             return False
@@ -91,14 +93,15 @@ class HookSettings:
         return True
 
     def add(self, name: str, value: str, undo: ExitStack) -> None:
-        """Gives a name one more value, unless it has it."""
+        """Add a value to a name unless it has it."""
         if value not in self.all(name):
-            undo.callback(config.unset, self._repository, name, value)  # first: it may be written, and the disk fail to flush it
+            # Before the write: git may write the value and then fail to flush it.
+            undo.callback(config.unset, self._repository, name, value)
             config.write(self._repository, name, value, add=True)
             self._values.setdefault(_canonical(name), []).append(value)
 
     def drop(self, name: str, undo: ExitStack, value: str | None = None) -> bool:
-        """Takes a name away, or one of its values; returns whether it was there."""
+        """Remove a name, or one of its values; return whether it was there."""
         before = self.all(name)
         gone = [each for each in before if value in (None, each)]
         if gone:
@@ -110,17 +113,18 @@ class HookSettings:
 
 
 def follow_rewrites(settings: HookSettings, undo: ExitStack) -> list[str]:
-    """Makes git carry our notes through amend and rebase; returns what it did."""
+    """Make git carry gitckpt's notes through amend and rebase; return what was done."""
     by_us = settings.all(SET_BY_INIT)
     if settings.rewrites_notes() and REWRITE_REF not in by_us:
         return []
-    is_older = REWRITE_REF in by_us and NOTES in settings.all(REWRITE_REF)  # as it was set once
+    is_older = REWRITE_REF in by_us and NOTES in settings.all(REWRITE_REF)  # set by an older version
     wanted = [(REWRITE_REF, OUR_NOTES)] if is_older or not settings.rewrites_notes() else []
     if not settings.all(_REWRITE_MODE) and (_REWRITE_MODE in by_us or not settings.rewrites_other_notes()):
-        # Otherwise not: the mode holds for all notes, and would sort the lines of the user's own.
+        # Only then: the mode applies to all notes and would sort the lines of the user's own.
         wanted.append((_REWRITE_MODE, _SORTED_UNION))
     for name, _ in wanted:
-        settings.add(SET_BY_INIT, name, undo)  # first: what is set and not noted would stay for ever after a kill
+        # First: after a kill, a setting that is not recorded here would stay forever.
+        settings.add(SET_BY_INIT, name, undo)
     for name, value in wanted:
         settings.add(name, value, undo)
     if is_older:
@@ -129,7 +133,7 @@ def follow_rewrites(settings: HookSettings, undo: ExitStack) -> list[str]:
 
 
 def keep_garbage_together(settings: HookSettings, undo: ExitStack) -> list[str]:
-    """Makes git keep what expires in packs until it goes; returns what it did."""
+    """Make git keep unreachable objects in packs until they expire; return what was done."""
     if settings.keeps_garbage_together():
         return []
     settings.add(SET_BY_INIT, _CRUFT_PACKS, undo)  # first, as above
@@ -138,29 +142,32 @@ def keep_garbage_together(settings: HookSettings, undo: ExitStack) -> list[str]:
 
 
 def hooks_directory(repository: Repository) -> str:
-    """Returns the directory in which git looks for hooks; its path is absolute, its symbolic links are followed."""
+    """Return the real path of the directory in which git looks for hooks."""
     where = [] if repository.worktree is not None else ["-C", repository.git_dir]
     return os.path.realpath(repository.git.text(*where, "rev-parse", "--path-format=absolute", "--git-path", "hooks"))
 
 
 def default_directory(repository: Repository) -> str:
-    """Returns the directory in which git looks for hooks unless `core.hooksPath` says otherwise; links are followed."""
+    """Return the real path of git's hooks directory without `core.hooksPath`."""
     return os.path.realpath(os.path.join(repository.common_dir, "hooks"))
 
 
 def installed_directory(repository: Repository, settings: HookSettings) -> str:
-    """Returns the directory that the hook files went into, which need not be the one that git looks into now; links are followed."""
+    """Return the real path of the directory into which the hook files were installed.
+
+    Git may look into another one now.
+    """
     return os.path.realpath(os.path.join(repository.common_dir, settings.last(DIRECTORY) or "hooks"))
 
 
 def _canonical(name: str) -> str:
-    """Returns a name as git lists it: section and key in lower case, what is between them as it is."""
+    """Return a name as git lists it: section and key in lower case, the subsection as is."""
     section, _, rest = name.partition(".")
     between, dot, key = rest.rpartition(".")
     return f"{section.lower()}.{between}{dot}{key.lower()}"
 
 
-# Other programs that own the hook files here, and the lines a person adds to their files so that they call gitckpt.
+# Other hook managers, and the lines that a user adds to their files to call gitckpt.
 
 
 _HUSKY = "husky"
@@ -176,8 +183,9 @@ _PRE_COMMIT_FILE = ".pre-commit-config.yaml"
 _PRE_COMMIT_TYPES = tuple(event for event, argument in PRE_COMMIT_ARGUMENTS.items() if argument is not None)
 
 
+# The short way beside pre-commit: pre-commit writes only hook types it is installed for, and
+# calls the hook files that it replaced.
 BESIDE = "git ckpt init --hooks files"
-"""Shorter than lines for pre-commit: it writes files of those types alone that it is installed for, and calls what was there before."""
 _SHORT_WAY = (
     f"pre-commit owns the hooks, and they do not all call gitckpt; the short way, hooks of gitckpt's own beside it in this clone: {BESIDE}"
 )
@@ -185,12 +193,13 @@ _SHORT_WAY = (
 
 @dataclass(frozen=True, slots=True)
 class Manager:
-    """Who owns the hook files.
+    """The program that owns the hook files.
 
     Attributes:
-        name: `_HUSKY`, `_LEFTHOOK`, `PRE_COMMIT`, or `_HOOKS_PATH` for a directory outside the git directory, whoever fills it.
-        hooks_dir: the directory in which git looks for hooks, symbolic links followed: `.git/hooks` may be one into the worktree.
-        worktree: top of the worktree; None where there is none.
+        name: `_HUSKY`, `_LEFTHOOK`, `PRE_COMMIT`, or `_HOOKS_PATH` for any directory outside
+            the git directory.
+        hooks_dir: real path of git's hooks directory: `.git/hooks` may link into the worktree.
+        worktree: top of the worktree, if any.
     """
 
     name: str
@@ -198,19 +207,19 @@ class Manager:
     worktree: str | None
 
     def calls(self, event: str) -> bool:
-        """Tells whether one of its files calls `git ckpt hook <event>`."""
+        """Return whether one of its files calls `git ckpt hook <event>`."""
         return any(calls(path, event) for path in self.files(event))
 
     def files(self, event: str) -> list[str]:
-        """Returns the files that may call gitckpt at an event."""
+        """Return the files that may call gitckpt at an event."""
         return [*self._files(event), os.path.join(self.hooks_dir, event)]
 
     def place(self, event: str) -> str:
-        """Returns the file in which an event calls gitckpt, or should."""
+        """Return the file in which an event calls gitckpt, or should."""
         return self.files(event)[0]
 
     def line(self, event: str) -> str:
-        """Returns the line, in the language of that file, that calls gitckpt."""
+        """Return the line, in that file's syntax, that calls gitckpt."""
         if self.name == _LEFTHOOK:
             return f"run: git ckpt hook {event} {{0}} || :"
         if self.name == PRE_COMMIT and event in _PRE_COMMIT_TYPES:
@@ -219,11 +228,11 @@ class Manager:
         return call(event)
 
     def advice(self, events: Sequence[str], *, in_full: bool) -> list[str]:
-        """Returns what a person has to add, and where.
+        """Return what the user has to add, and where.
 
         Args:
             events: the hooks that are not called yet.
-            in_full: whether the lines are wanted also where there is a shorter way.
+            in_full: whether to show the lines even if there is a shorter way.
         """
         if not events:
             return []
@@ -242,7 +251,7 @@ class Manager:
         return self._file_advice("husky owns the hooks" if self.name == _HUSKY else f"{self.hooks_dir} is not gitckpt's to write", events)
 
     def _files(self, event: str) -> list[str]:
-        """Returns the files of its own that may call gitckpt; the first one is where a person should add the call."""
+        """Return its own files that may call gitckpt, the recommended one first."""
         if self.worktree is None:
             return []
         if self.name == _HUSKY:
@@ -286,32 +295,32 @@ class Manager:
 
 
 def detect(repository: Repository, hooks_dir: str) -> Manager | None:
-    """Returns who owns the hook files, if somebody does.
+    """Return the owner of the hook files, or None.
 
     Args:
-        hooks_dir: the directory in which git looks for hooks, symbolic links followed.
+        hooks_dir: real path of the directory in which git looks for hooks.
     """
     name = _owner(repository, hooks_dir)
     return Manager(name, hooks_dir, repository.worktree) if name else None
 
 
 def is_to_come(repository: Repository) -> bool:
-    """Tells whether pre-commit has its file here, so that somebody may install it."""
+    """Return whether pre-commit has its file here and may be installed later."""
     return repository.worktree is not None and os.path.exists(os.path.join(repository.worktree, _PRE_COMMIT_FILE))
 
 
 def unmanaged(repository: Repository, hooks_dir: str) -> Manager:
-    """Returns the stand-in for a person who fills the hooks directory by hand."""
+    """Return the stand-in for a user who fills the hooks directory by hand."""
     return Manager(_HOOKS_PATH, hooks_dir, repository.worktree)
 
 
 def call(event: str) -> str:
-    """Returns the line of shell that calls gitckpt; a failure of it must not become the hook's, which may run under `sh -e`."""
+    """Return the shell line that calls gitckpt; its failure must not stop a hook under `sh -e`."""
     return f'git ckpt hook {event} "$@" || :'
 
 
 def calls(path: str, event: str) -> bool:
-    """Tells whether a file, in whatever language, calls `git ckpt hook <event>` outside of a comment."""
+    """Return whether a file in any language calls `git ckpt hook <event>` outside of comments."""
     lines = _content(path).split(b"\n")
     code = b"\n".join(line for line in lines if not line.lstrip().startswith((b"#", b"//")))
     return any(found[1] == event.encode() for found in _CALL.finditer(code))
@@ -333,13 +342,14 @@ def _owner(repository: Repository, hooks_dir: str) -> str | None:
         return _HUSKY
     if _lefthook_files(repository.worktree):
         return _LEFTHOOK
-    # Its file alone, as a clone brings it, calls nothing, and leaves hook files to others; unless somebody has put our lines there.
+    # The tracked file alone does not mean that pre-commit is installed, unless it has gitckpt's
+    # lines.
     settings = os.path.join(repository.worktree, _PRE_COMMIT_FILE)
     return PRE_COMMIT if any(calls(settings, event) for event in _PRE_COMMIT_TYPES) else None
 
 
 def _hook_texts(hooks_dir: str) -> bytes:
-    """Returns the text of all live hook files: a manager that owns one of them may take the others any day."""
+    """Return the text of all active hook files: an owner of one may take the others, too."""
     try:
         names = sorted(os.listdir(hooks_dir))
     except (FileNotFoundError, NotADirectoryError):
@@ -356,31 +366,31 @@ def _lefthook_files(worktree: str) -> list[str]:
 
 
 def _content(path: str) -> bytes:
-    """Returns other people's text in a file."""
+    """Return the text of a file without gitckpt's blocks."""
     try:
         return without_blocks(regular.content(path, budget.FILE.size))
     except OSError:
         return b""
 
 
-# Puts the hooks and settings of gitckpt into a repository, takes out exactly those, and tells what became of them.
+# Installation, removal and inspection.
 
 
 _MODES = ("auto", "config", "files", "external", "none")
+# The first git version that reads hooks from its configuration.
 CONFIG_HOOKS_SINCE = (2, 54)
-"""The first git that takes hooks from its configuration."""
 
 _OURS = (MODE, CHOSEN, DIRECTORY, SET_BY_INIT)
+# The git settings of hooks, as git spells them.
 SETTINGS = tuple(name.lower() for name in _OURS)
-"""The settings of git that hooks have, as git spells them."""
 
 _INIT = "git ckpt init"
 _AT_COMMIT = "post-commit"
+# The codes of findings that keep a hook from being called.
 _MISSED = ("hook-missing", "hook-external-missing", "hook-not-executable", "hook-shadowed", "interpreter-missing", "package-missing")
-"""The codes of findings that keep a hook from being called."""
 
+# Suffixes of hook files that pre-commit and lefthook replaced.
 _ASIDE = (".legacy", ".old")
-"""What pre-commit and lefthook append to the name of a hook file that they replace."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -388,9 +398,9 @@ class Installation:
     """What `install` did.
 
     Attributes:
-        mode: "config", "files", "external" or "none": who calls gitckpt.
-        changed: a sentence for each thing that was done; empty where all was in place.
-        advice: lines for the person, who has to do the rest; empty where nothing is left to do.
+        mode: "config", "files", "external" or "none".
+        changed: a sentence for each change.
+        advice: lines for the user about what is left to do.
     """
 
     mode: str
@@ -401,17 +411,15 @@ class Installation:
 def install(
     repository: Repository, *, version: tuple[int, ...], mode: str = "auto", python: str = sys.executable, package_dir: str = PACKAGE_DIR
 ) -> Installation:
-    """Makes git call gitckpt, and notes follow rewritten commits. Done again, it changes only what is not as it should be.
+    """Make git call gitckpt and carry notes along; a second call only repairs.
 
     Args:
         version: of git.
-        mode: "config" (hooks in git's configuration), "files" (a block in each hook file), "external" (a person adds lines to another
-            manager's files), "none", or "auto": what a person chose before, or else what suits the repository.
+        mode: "config" (hooks in git's configuration), "files" (a block in each hook file),
+            "external" (the user adds lines to another manager's files), "none", or "auto": the
+            mode chosen before, or else one that suits the repository.
         python: the interpreter that the hooks start.
         package_dir: the directory that holds the package `gitckpt`.
-
-    Returns:
-        What was done, and what is left to the person.
 
     Raises:
         UsageError: no such mode, git is too old for it, or there is no interpreter.
@@ -421,7 +429,7 @@ def install(
     settings = HookSettings(repository)
     directory = hooks_directory(repository)
     manager = detect(repository, directory)
-    # A manager that came later and left all our blocks in place need not be fought.
+    # A manager that was installed later but left all blocks in place is no conflict.
     is_standing = all(_in_use(directory, event).block for event in EVENTS)
     used = _mode(mode, version, settings, is_managed=manager is not None and not is_standing)
     pin = _pin(python, package_dir)
@@ -451,10 +459,7 @@ def install(
 
 
 def uninstall(repository: Repository) -> list[str]:
-    """Takes out what `install` put in, and nothing else: checkpoints and other people's text stay as they are.
-
-    Returns:
-        A sentence for each thing that was taken out.
+    """Remove what `install` added, and nothing else; return a sentence for each change.
 
     Raises:
         RepositoryError: a hook file cannot be read or written; nothing was changed.
@@ -480,7 +485,7 @@ def uninstall(repository: Repository) -> list[str]:
 
 
 def lines_left(repository: Repository) -> list[str]:
-    """Returns the files in which a person has lines, outside of our blocks, that call gitckpt."""
+    """Return the files in which the user's own lines call gitckpt."""
     directory = hooks_directory(repository)
     person = detect(repository, directory) or unmanaged(repository, directory)
     return list(dict.fromkeys(path for event in EVENTS for path in person.files(event) if calls(path, event)))
@@ -489,15 +494,12 @@ def lines_left(repository: Repository) -> list[str]:
 def inspect(
     repository: Repository, *, version: tuple[int, ...], python: str = sys.executable, package_dir: str = PACKAGE_DIR
 ) -> list[Finding]:
-    """Returns what is not as `install` left it.
+    """Return what is not as `install` left it.
 
     Args:
         version: of git.
         python: the interpreter that the hooks should start.
         package_dir: the directory that should hold the package `gitckpt`.
-
-    Raises:
-        RepositoryError: a hook file cannot be read.
     """
     settings = HookSettings(repository)
     mode = settings.last(MODE)
@@ -523,13 +525,13 @@ def inspect(
 
 
 def outlook(repository: Repository, *, version: tuple[int, ...]) -> str:
-    """Returns what the next commit comes to: "recorded"; "missed", where a person has to do something first; "none"; or "not installed".
+    """Return what happens at the next commit.
 
     Args:
         version: of git.
 
-    Raises:
-        RepositoryError: a hook file cannot be read.
+    Returns:
+        "recorded", "missed" (the user has to do something first), "none" or "not installed".
     """
     mode = HookSettings(repository).last(MODE)
     if mode not in _MODES[1:]:
@@ -568,7 +570,7 @@ def _mode(asked: str, version: tuple[int, ...], settings: HookSettings, *, is_ma
 
 
 def _file_changes(repository: Repository, settings: HookSettings, pin: Pin, target: str | None) -> tuple[list[FileChange], list[str]]:
-    """Returns the changes that put the block into the hook files of one directory and take it out of all other places.
+    """Return changes that put the block into one directory and remove it from all others.
 
     Returns:
         The changes, and advice about the files that must not be written.
@@ -597,18 +599,19 @@ def _twice(person: Manager, event: str) -> str:
 
 def _prepare_directory(repository: Repository, settings: HookSettings, directory: str, undo: ExitStack) -> None:
     if not os.path.isdir(directory):
-        settings.add(SET_BY_INIT, MADE_DIRECTORY, undo)  # before it is made, as who is killed in between notes nothing any more
+        # Before the directory is made: a kill in between must not leave it unrecorded.
+        settings.add(SET_BY_INIT, MADE_DIRECTORY, undo)
         files.make_directory(directory, undo)
     if directory == default_directory(repository):
         settings.drop(DIRECTORY, undo)
         return
     relative = os.path.relpath(directory, os.path.realpath(repository.common_dir))
-    # Below the git directory it moves with the repository.
+    # A path below the git directory is stored relative: it moves with the repository.
     settings.set(DIRECTORY, directory if relative.startswith(os.pardir) else relative, undo)
 
 
 def _set_hooks(settings: HookSettings, pin: Pin | None, undo: ExitStack) -> list[str]:
-    """Sets the hooks in git's configuration, or takes them out where there is no pin; returns what it did."""
+    """Set the hooks in git's configuration, or remove them without a pin; return what was done."""
     changed = []
     for event in EVENTS:
         section = f"hook.gitckpt-{event}"
@@ -670,7 +673,7 @@ def _inspect_block(file: HookFile, block: bytes, event: str, pin: Pin) -> list[F
 
 
 def _stale(where: str, event: str, text: str) -> Finding:
-    """Returns what is wrong with a block or command that is not the one we would write."""
+    """Return the finding for an outdated block or command."""
     pin = files.pinned(text)
     if pin and not os.access(pin.python, os.X_OK):
         return Finding("interpreter-missing", pin.python, "the hooks start a Python interpreter that is gone", _INIT)
@@ -688,7 +691,10 @@ def _moved_aside(file: HookFile, event: str) -> Finding | None:
 
 
 def _in_use(directory: str, event: str) -> HookFile:
-    """Returns the hook file of an event; of one that pre-commit has moved aside, and calls, that: its own file it writes anew."""
+    """Return the hook file of an event, or the one that pre-commit moved aside and calls.
+
+    Pre-commit rewrites its own file, so a block there would be lost.
+    """
     file = files.read(os.path.join(directory, event))
     aside = files.read(file.path + _ASIDE[0])
     is_called = aside.block is not None and file.block is None and GENERATED_BY_PRE_COMMIT in (file.data or b"")
@@ -709,7 +715,7 @@ def _missing(file: HookFile, event: str) -> Finding:
 
 
 def _external_missing(person: Manager, event: str, *, is_wanted: bool) -> Finding:
-    """Returns the finding; where nobody owns the hooks any more, and nobody chose to add lines, with what adds them."""
+    """Return the finding, with the line to add or with `git ckpt init`."""
     where = person.place(event)
     shorter = f"{BESIDE}; or " if person.name == PRE_COMMIT else ""
     cure = f"{shorter}add to {where}: {person.line(event)}" if is_wanted else _INIT
