@@ -1,4 +1,4 @@
-"""Read the progress of loops from the state of a run. A fetched state is not trusted."""
+"""Read the progress of loops from the state of a run."""
 
 from __future__ import annotations
 

@@ -589,7 +589,7 @@ _UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0}
 # Seconds to wait for a limited client that names no time; doubled up to the second value.
 FIRST_WAIT, LONGEST_WAIT = 60.0, 3600.0
 
-# Waits in a row, four hours in all, for a client that names no time: it may only talk about limits.
+# Waits in a row, four hours in all, for a client that names no time: it may only talk of limits.
 MOST_LIMITED = 8
 
 # Both waits have reached their maximum by then.
@@ -624,7 +624,7 @@ def classify(answer: Answer, now: float) -> Failure | None:
         return None
     said = f"{answer.report.error or ''}\n{answer.said}"
     if answer.report.worked:
-        # Most output is about the agent's work, which may mention limits: use only the error or the end.
+        # Most output is about the agent's work, which may mention limits: use the error or the end.
         said = answer.report.error or execution.last_line(answer.said)
     if answer.code in _NOT_THERE and not answer.report.worked:
         return Failure(FATAL)

@@ -1,4 +1,4 @@
-"""Tag the processes of a run by their environment; end those an earlier attempt left.
+"""Tag the processes of a run by their environment, and end leftovers.
 
 A descendant that cleared its environment is found by its parent. One that also lost its parent is
 found only while the supervisor lives, which adopts it.

@@ -1,4 +1,4 @@
-"""The process that starts the commands of a driver and ends them when the driver dies.
+"""The process that starts commands and ends them when its driver dies.
 
 As a subreaper (Linux) it becomes the parent of orphans: a descendant cannot leave the tree by a
 double fork, by `setsid` or by clearing its environment, and no child means no descendant. It reads

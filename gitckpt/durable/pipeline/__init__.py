@@ -1,4 +1,4 @@
-"""Pipelines: the ordered phases of a run from a file or preset, and the inputs of a run.
+"""Pipelines: the ordered phases of a run, and its inputs.
 
 Doors:
     definition: `PipelineDefinition` and `PhaseDefinition`, pure values.

@@ -1,4 +1,4 @@
-"""Start a pipeline; compare the inputs and definition of a resumed run with its start."""
+"""Start a pipeline; compare a resumed run with its start."""
 
 from __future__ import annotations
 

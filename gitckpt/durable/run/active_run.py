@@ -1,4 +1,4 @@
-"""A run that this process drives, as pipelines, phases and the command line use it."""
+"""A run that this process drives, for pipelines, phases and the CLI."""
 
 from __future__ import annotations
 

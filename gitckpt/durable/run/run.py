@@ -94,9 +94,9 @@ class Run:
     def begin(
         cls, store: Store, name: str, *, key: str | None = None, base: str = "HEAD", state: Mapping[str, Any] | None = None
     ) -> tuple[Checkpoint, bool]:
-        """Start a run without driving it, as `git ckpt start`, or find the one with the key.
+        """Start a run without driving it, or find the one with the key.
 
-        `Store.resume` opens its worktree. Arguments as for `start`.
+        Same as `git ckpt start`. `Store.resume` opens its worktree. Arguments as for `start`.
 
         Returns:
             The newest checkpoint of the run, and whether the run is new.
@@ -123,10 +123,10 @@ class Run:
             run: its id.
             how: `accept_changes=True` accepts changed inputs; `again=True` continues a complete
                 run;
-                `directory` is the place of a new worktree; `take_over=True` takes over from a stalled
-                driver; `trust=True` adopts a run that was not written here; `holder` names the driver;
-                `lease` is its length without renewal, in microseconds, ten minutes at most; `adapter`
-                is as for `Store.open`.
+                `directory` is the place of a new worktree; `take_over=True` takes over from a
+                stalled driver; `trust=True` adopts a run that was not written here; `holder` names
+                the driver; `lease` is its length without renewal, in microseconds, ten minutes at
+                most; `adapter` is as for `Store.open`.
 
         Raises:
             NotFoundError: unknown run.

@@ -1,4 +1,4 @@
-"""Step graphs: `[steps.NAME]` in `gitckpt.toml`, the preset, and the mirror file of a track."""
+"""Step graphs of `gitckpt.toml`, the preset, and mirror files."""
 
 from __future__ import annotations
 

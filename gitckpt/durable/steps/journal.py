@@ -188,7 +188,7 @@ def _write_mirror(store: Checkpoints, repository: Repository, graph: Graph, run:
     if graph.mirror is None or repository.worktree is None:
         return
     try:
-        # The state is read under the lock: of two reporters, the one that writes last writes the newest state.
+        # Read the state under the lock: the last of two reporters then writes the newest state.
         with Lock(os.path.join(repository.make_private_dir(), _MIRROR_LOCK), _PATIENCE):
             graph_file.write(repository, graph.mirror, store.heads.read(run).state)
     except CkptError as error:
