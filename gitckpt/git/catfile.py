@@ -27,9 +27,8 @@ _MALFORMED = ("too-short tree", "malformed mode in tree entry", "empty filename 
 _UNREADABLE = (*_MALFORMED, " is corrupt", "from promisor remote")
 """The same, where a tree on the way is damaged, or the object is one that a partial clone lacks."""
 
-
 _DAMAGED = ("fatal: ", "error: ")
-"""What git says when it ends within the contents of a damaged object; one that was killed says nothing."""
+"""Beginnings of git's complaints about a damaged object. A killed git complains of nothing."""
 
 
 class CatFile:

@@ -75,7 +75,7 @@ def names_in(directory: str) -> list[str]:
     """
     try:
         return sorted(os.listdir(directory))
-    except (FileNotFoundError, NotADirectoryError):  # also where it comes into being this moment
+    except (FileNotFoundError, NotADirectoryError):  # also where another process makes it after this call
         return []
     except OSError:
         if os.path.isdir(directory):

@@ -294,8 +294,9 @@ def claim(kept: Repository, top: str) -> None:
 
 
 def _link(kept: Repository, top: str) -> None:
-    """Make the place of a submodule name its repository. A kill leaves nothing there: only an empty place is taken for one."""
+    """Write the `.git` file of a submodule's worktree."""
     way = os.path.relpath(os.path.realpath(kept.git_dir), os.path.realpath(top))
+    # `attach` refuses a directory that is not empty: a kill must leave no scratch file in this one.
     scratch = os.path.join(kept.git_dir, administration.AWAY)
     atomic.write(os.path.join(top, ".git"), os.fsencode(f"gitdir: {way}\n"), scratch=scratch)
 

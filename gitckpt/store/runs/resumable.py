@@ -85,7 +85,7 @@ def made_elsewhere(store: Checkpoints, names: Iterable[str]) -> dict[str, str]:
             continue
         place = places[-1]  # of a run where it began
         if is_run and place not in tops and place.partition(":")[0] == name:
-            continue  # its own worktree, which a removal that was cut off has taken away
+            continue  # the run's own worktree: an interrupted removal has deleted it
         gone = f"a worktree {place.partition(':')[0]} that is gone"
         found[name] = f"the worktree {tops[place]}" if place in tops else gone
     return found

@@ -27,7 +27,7 @@ LOCK_REASON = "gitckpt"
 
 
 BEING_MADE = ".making-"
-"""Begins the name of the directory in which a worktree is made, beside the place to which it is moved when it is complete."""
+"""Prefix of the directory in which a worktree is made before it is moved to its path."""
 
 
 owner_in = owners.owner_in
@@ -72,9 +72,14 @@ def of_run(repository: Repository, run: str, at: str) -> str | None:
     return next((path for path in found if os.path.realpath(path) == os.path.realpath(at)), found[-1] if found else None)
 
 
+def is_being_made(path: str) -> bool:
+    """Return whether a worktree is still in the directory in which it is made."""
+    return os.path.basename(os.path.dirname(path)).startswith(BEING_MADE)
+
+
 def _of_runs(repository: Repository) -> Iterator[tuple[str, str]]:
     for git_dir, path in registered(repository):
-        if os.path.basename(os.path.dirname(path)).startswith(BEING_MADE):  # another process is about to move it
+        if is_being_made(path):  # another process is about to move it
             continue
         there, named = owner_in(git_dir), named_by(path)
         if there is not None and there.run is not None and named is not None and os.path.realpath(named) == os.path.realpath(git_dir):

@@ -40,7 +40,7 @@ def abandoned(repository: Repository) -> list[str]:
     found = set()
     for git_dir, place in administration.registered(repository):
         directory = os.path.dirname(place)
-        if ownership.is_locked_by_us(git_dir) and os.path.basename(directory).startswith(BEING_MADE) and not _is_held(f"{directory}.lock"):
+        if ownership.is_locked_by_us(git_dir) and ownership.is_being_made(place) and not _is_held(f"{directory}.lock"):
             found.add(directory)
     return sorted(found)
 
