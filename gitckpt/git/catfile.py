@@ -28,7 +28,7 @@ _UNREADABLE = (*_MALFORMED, " is corrupt", "from promisor remote")
 """The same, where a tree on the way is damaged, or the object is one that a partial clone lacks."""
 
 _DAMAGED = ("fatal: ", "error: ")
-"""Beginnings of git's complaints about a damaged object. A killed git complains of nothing."""
+"""Beginnings of git's complaints about a damaged object; a killed git has none."""
 
 
 class CatFile:
