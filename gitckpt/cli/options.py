@@ -79,7 +79,7 @@ def print_version() -> None:
 def count(text: str) -> int:
     """Return a whole number that a person typed."""
     if text.removeprefix("-").isdigit() and text.startswith("-"):
-        raise UsageError(f"{text} must be 0 or more", hint="write a whole number, such as 20")
+        raise UsageError(f"a number must be 0 or more, not {text}", hint="write a whole number, such as 20")
     if not (text.isascii() and text.isdigit() and len(text) < 19):
         raise UsageError(f"{text!r} is not a whole number", hint="write a whole number, such as 20")
     return int(text)

@@ -152,7 +152,7 @@ def parse_age(text: str) -> int:
     """Return an age such as `90s`, `30m`, `12h`, `7d` or `2w` in microseconds."""
     count, unit = text[:-1], text[-1:]
     if unit in _UNITS and count.startswith("-") and count[1:].isdigit():
-        raise UsageError(f"{text} must be 0 or more", hint="write a number and a unit: 90s, 30m, 12h, 7d or 2w")
+        raise UsageError(f"an age must be 0 or more, not {text}", hint="write a number and a unit: 90s, 30m, 12h, 7d or 2w")
     if unit not in _UNITS or not (count.isascii() and count.isdigit() and len(count) <= 12):
         raise UsageError(f"{text!r} is not an age", hint="write a number and a unit: 90s, 30m, 12h, 7d or 2w")
     return int(count) * _UNITS[unit] * MICRO

@@ -359,7 +359,7 @@ class TestRefused:
              "to go back or ahead: git ckpt step --track t reset EXECUTE, or --force")),
             (["start", "PLAN", "--set", "x"], ("'x' is not KEY=JSON: there is no key and no =\nhint: write --set fixed=3, or a text: "
              "--set 'goal=\"login\"'")),
-            (["start", "PLAN", "--tasks-total", "-1"], "-1 must be 0 or more\nhint: write a whole number, such as 20"),
+            (["start", "PLAN", "--tasks-total", "-1"], "a number must be 0 or more, not -1\nhint: write a whole number, such as 20"),
         ],
     )  # fmt: skip
     def test_calls_that_are_wrong_exit_with_2_and_leave_nothing(self, step: Step, checkout: Checkout, words: list[str], said: str) -> None:

@@ -138,8 +138,8 @@ class TestRemove:
         question = f"checkpoint {theirs[:8]} was made in the worktree {other.path}\nRemove it? [y/N] "
         assert (done, question in said) == (code, True)
 
-    def test_a_removal_that_was_cut_off_goes_on_unasked(self, stage: Stage) -> None:
-        """It has taken away the run's worktree, and the checkpoint that says where the run began."""
+    def test_an_interrupted_removal_of_a_run_goes_on_without_force(self, stage: Stage) -> None:
+        """The worktree and the first checkpoint of the run are gone already."""
         stage.pipeline("one: true")
         stage.ok("run", "ci")
         run = stage.run()

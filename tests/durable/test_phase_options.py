@@ -50,7 +50,7 @@ AGE = "write a number and a unit: 90s, 30m, 12h, 7d or 2w"
             "max_budget must be 0 or more, not '-0.5'",
             "write an amount in US dollars: 2.50",
         ),
-        (lambda: phase_options.pause("pause", "-5s", 1.0), "pause: -5s must be 0 or more", AGE),
+        (lambda: phase_options.pause("pause", "-5s", 1.0), "pause: an age must be 0 or more, not -5s", AGE),
         (lambda: phase_options.pause("pause", "soon", 1.0), "pause: 'soon' is not an age", AGE),
         (lambda: phase_options.limit("timeout", "7", 1.0), "timeout: '7' is not an age", AGE),
         (lambda: phase_options.limit("timeout", "0s", 1.0), "timeout: '0s' is no time at all", "write as much as it may take: 30m"),

@@ -107,7 +107,7 @@ class TestOneDocument:
     @pytest.mark.parametrize(
         ("found", "how", "problem", "hint"),
         [
-            (None, {}, f"its object {A} is missing", "try once more; where it stays so: git ckpt verify"),
+            (None, {}, f"its object {A} is missing", "see what is wrong: git ckpt verify"),
             (None, {"lack": "damaged", "hint": "fetch it"}, f"its object {A} is damaged", "fetch it"),
             ((OVERSIZED, b""), {"hint": "fetch it"}, "points to an object that is too large for a document", None),
             (("tree", b""), {"hint": "fetch it"}, "points to a tree, not to a blob", None),

@@ -25,9 +25,8 @@ def audit(store: Checkpoints, evidence: Evidence) -> tuple[list[Flaw], int]:
     """Return the flaws of worktrees, and the number of gitckpt's own."""
     repository = store.repository
     root = resumption.known_root(repository)
-    ours = [
-        (git_dir, path) for git_dir, path in administration.registered(repository) if _is_ours(git_dir) and ownership.BEING_MADE not in path
-    ]
+    registered = administration.registered(repository)
+    ours = [(git_dir, path) for git_dir, path in registered if _is_ours(git_dir) and not ownership.is_being_made(path)]
     flaws = [flaw for git_dir, path in ours if (flaw := _of_one(store, git_dir, path, evidence, root)) is not None]
     for directory in ownership.abandoned(repository):
         sentence = "whoever made a worktree there was killed; git gc may fail as long as git keeps it"

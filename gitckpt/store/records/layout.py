@@ -153,7 +153,7 @@ def document(found: tuple[str, bytes] | None, ref: str, oid: str, *, lack: str =
     from gitckpt.model.errors import InvalidCheckpoint
 
     if found is None:
-        raise InvalidCheckpoint(ref, "", f"its object {oid} is {lack}", hint=hint or "try once more; where it stays so: git ckpt verify")
+        raise InvalidCheckpoint(ref, "", f"its object {oid} is {lack}", hint=hint or "see what is wrong: git ckpt verify")
     kind, data = found
     if kind == OVERSIZED:
         raise InvalidCheckpoint(ref, "", "points to an object that is too large for a document")

@@ -33,7 +33,7 @@ LOCK_REASON = "gitckpt"
 
 
 BEING_MADE = ".making-"
-"""Begins the name of the directory in which a worktree is made, beside the place to which it is moved when it is complete."""
+"""Prefix of the directory in which a worktree is made before it is moved to its path."""
 
 
 owner_in = owners.owner_in
@@ -65,15 +65,15 @@ def of_runs(repository: Repository) -> dict[str, str]:
 
 
 def is_being_made(path: str) -> bool:
-    """Tell whether a path is that of a worktree that is not complete yet."""
+    """Return whether a worktree is still in the directory in which it is made."""
     return os.path.basename(os.path.dirname(path)).startswith(BEING_MADE)
 
 
 def _of_runs(repository: Repository) -> Iterator[tuple[str, str]]:
     for git_dir, path in registered(repository):
-        there, named = owner_in(git_dir), named_by(path)
         if is_being_made(path):  # another process is about to move it
             continue
+        there, named = owner_in(git_dir), named_by(path)
         if there is not None and there.run is not None and named is not None and os.path.realpath(named) == os.path.realpath(git_dir):
             yield there.run, path
 
@@ -182,7 +182,7 @@ def abandoned(repository: Repository) -> list[str]:
     found = set()
     for git_dir, place in administration.registered(repository):
         directory = os.path.dirname(place)
-        if is_locked_by_us(git_dir) and os.path.basename(directory).startswith(BEING_MADE) and not _is_held(f"{directory}.lock"):
+        if is_locked_by_us(git_dir) and is_being_made(place) and not _is_held(f"{directory}.lock"):
             found.add(directory)
     return sorted(found)
 
