@@ -1,4 +1,4 @@
-"""Move worktree files into git objects and back, through git's filters or past them.
+"""Move worktree files into git objects and back, through git's filters or not.
 
 Doors: all.
 """

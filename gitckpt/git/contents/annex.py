@@ -37,7 +37,7 @@ def is_used(repository: Repository) -> bool:
 
 
 def held(repository: Repository, files: Mapping[bytes, tuple[str, int]]) -> set[bytes]:
-    """Return the files whose content git-annex has in this repository."""
+    """Return the files (oid and size by path) whose content git-annex has here."""
     keys = {}
     oids = [oid for oid, _ in files.values()]
     for path, blob in zip(files, repository.cat_file.contents(oids, _LARGEST), strict=True):

@@ -74,7 +74,7 @@ class Configured:
 
     @classmethod
     def of(cls, settings: Mapping[str, Sequence[str]]) -> Configured:
-        """Parse settings that `config.read` returned; names outside `SETTINGS` are ignored."""
+        """Parse settings from `config.read`; names outside `SETTINGS` are ignored."""
         last = {name: values[-1] for name, values in settings.items()}
         drivers = sorted({name[7:].rpartition(".")[0] for name in last if name.startswith("filter.")})
         filters = []

@@ -213,11 +213,7 @@ class Quarantine:
         premises.discard(self._path)  # leftovers are swept later
 
     def migrate(self, deadline: float | None = None) -> None:
-        """Move the objects into the repository, in packs, flushed to disk.
-
-        Args:
-            deadline: when to give up, on the clock of `time.monotonic`.
-        """
+        """Move the objects into the repository, as packs flushed to disk."""
         pack = os.path.join(self._path, "pack")
         oids = [fan + name for fan in os.listdir(self._path) if len(fan) == 2 for name in os.listdir(os.path.join(self._path, fan))]
         made = os.listdir(pack)

@@ -71,11 +71,7 @@ def load(repository: Repository) -> tuple[str, dict[bytes, bytes] | None]:
 
 
 def save(repository: Repository, key: str, known: dict[bytes, bytes]) -> None:
-    """Record verdicts if possible: without them, the next capture compares again.
-
-    Args:
-        known: marks by path, each with the verdict.
-    """
+    """Record verdicts if possible: without them, the next capture compares again."""
     data = _FORM + key.encode() + b"".join(b"\0%s\t%s" % (about, path) for path, about in known.items())
     with contextlib.suppress(OSError):
         atomic.write_own(_path(repository), data, flushed=False)

@@ -47,12 +47,7 @@ def umask() -> int:
 
 
 def narrowed(mode: int, mask: int) -> int | None:
-    """Return the permissions within the umask; None if they are all that it allows.
-
-    Args:
-        mode: `st_mode` of a file or directory.
-        mask: the umask.
-    """
+    """Return the permissions in `st_mode` within the umask; None if it allows no more."""
     if stat.S_ISDIR(mode):
         usual, owner = 0o777 & ~mask, _OWNER_OF_DIRECTORY
     elif stat.S_ISREG(mode):
@@ -76,11 +71,7 @@ def narrowed_files(top: bytes, paths: Collection[bytes]) -> dict[bytes, int]:
 
 
 def narrowed_directories(modes: Mapping[bytes, int]) -> dict[bytes, int]:
-    """Return the modes of directories that are narrower than usual.
-
-    Args:
-        modes: `st_mode` by path.
-    """
+    """Return those of directory modes (`st_mode` by path) that are narrow."""
     mask = umask() if modes else 0
     usual = 0o777 & ~mask
     narrow = {path: narrowed(mode, mask) for path, mode in modes.items() if usual & ~mode}
@@ -94,7 +85,7 @@ def empty(repository: Repository, top: bytes, candidates: Collection[bytes], fil
     process runs.
 
     Args:
-        candidates: paths relative to it; the top itself (b"") does not count.
+        candidates: paths relative to the top; the top itself (b"") does not count.
         files: oid of the tree of all files.
     """
     known = {path for path in candidates if path and _is_empty(os.path.join(top, path))}
@@ -179,11 +170,7 @@ def make(top: str, directories: Collection[bytes]) -> None:
 
 
 def widen(top: str, modes: Mapping[bytes, int]) -> None:
-    """Undo the narrowing of modes, as far as the umask allows.
-
-    Args:
-        modes: the modes to restore, by path.
-    """
+    """Restore modes that were narrowed, as far as the umask allows."""
     mask = umask()
     for path, mode in modes.items():
         if is_plain(path):

@@ -118,8 +118,7 @@ def complete(repository: Repository, files: HeldBack) -> HeldBack:
     Args:
         files: some of those that `held` returned; the record is updated.
 
-    Returns:
-        The files at which the filters still fail.
+    Return the files at which the filters still fail.
     """
     if not files:
         return {}
@@ -264,9 +263,7 @@ def settle(index: PrivateIndex, written: HeldBack, left: HeldBack) -> None:
 def failure(paths: Collection[bytes], again: str) -> WorktreeError:
     """Return the error for files that are there only as git stores them.
 
-    Args:
-        paths: at least one.
-        again: the command that completes them.
+    `again` is the command that completes them.
     """
     names = first_of([path.decode("utf-8", "replace") for path in paths])
     count = f"{len(paths)} files are there only as git stores them" if len(paths) > 1 else "1 file is there only as git stores it"

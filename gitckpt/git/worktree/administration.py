@@ -414,7 +414,6 @@ def write_head(repository: Repository, git_dir: str, said: str) -> None:
     """Write a missing HEAD of a worktree and flush it: git does nothing without one.
 
     Args:
-        repository: the repository of the worktree.
         said: an oid, or "ref: " and the name of a branch.
     """
     path = os.path.join(git_dir, "HEAD")
@@ -472,9 +471,6 @@ def moved_to(repository: Repository, git_dir: str, path: str, *more: str) -> str
     """Find a worktree that was moved by hand; None if it is not found.
 
     Searches beside its old path, in the main worktree and beside that.
-
-    Args:
-        git_dir: the administrative directory, which `.git` of the worktree names.
     """
     top = main_worktree(repository)
     for place in (os.path.dirname(path), *more, *([top, os.path.dirname(top)] if top is not None else [])):

@@ -122,11 +122,7 @@ class PrivateIndex:
         self._remove()
 
     def look(self, *options: str) -> Child:
-        """Return a running `git status`, for `finish`.
-
-        Args:
-            options: settings for git; with any, a new process starts.
-        """
+        """Return a running `git status`, for `finish`. With options, start a new one."""
         child, self._look = self._look, None
         if child is not None and options:
             child.kill_group()
@@ -274,9 +270,7 @@ class PrivateIndex:
     def update(self, option: str, paths: Iterable[bytes]) -> None:
         """Apply an option of `git update-index` to entries.
 
-        Args:
-            option: such as "--force-remove" or "--skip-worktree".
-            paths: the entries; for none, git is not run.
+        Without paths, git is not run.
         """
         data = b"".join(path + b"\0" for path in paths)
         if data:
@@ -429,11 +423,7 @@ def placeholder(object_format: str) -> bytes:
 
 
 def intended(index: PrivateIndex, paths: Collection[bytes]) -> dict[bytes, bytes]:
-    """Return the entries that were added in intent only, with their modes in trees.
-
-    Args:
-        paths: candidates: entries with the oid of the empty blob.
-    """
+    """Return the entries in intent only, with modes, among those of the empty blob."""
     if not paths:
         return {}
     words = [os.fsdecode(path) for path in paths] if len(paths) <= _FEW else []

@@ -36,11 +36,7 @@ _OF_REPOSITORY = (b"objects", b"refs")
 
 
 def seen_from(repository: Repository, path: bytes) -> Repository | None:
-    """Return a submodule's repository as seen from its checkout; None without one.
-
-    Args:
-        path: relative to the top of that worktree.
-    """
+    """Return a submodule's repository as seen from its checkout; None without one."""
     top = place(repository, path)
     if top is None:
         return None
@@ -154,8 +150,8 @@ def copied(around: Repository, kept: Repository, made: Repository, path: bytes, 
 def pairs(repository: Repository, git_dir: str) -> Iterator[tuple[str, Repository, Repository | None]]:
     """Yield the repositories of submodules, also nested ones, of a linked worktree.
 
-    Yields: The name, the repository, and the main worktree's repository of the same submodule, if
-    any.
+    Each comes with its name before it, and after it the main worktree's repository of the same
+    submodule, if any.
     """
     yield from _pairs(os.path.join(git_dir, "modules"), os.path.join(repository.common_dir, "modules"), "", repository.object_format)
 
@@ -176,12 +172,7 @@ def _pairs(place: str, beside: str, above: str, object_format: str) -> Iterator[
 def is_copy(repository: Repository, there: Repository, commit: str) -> bool:
     """Return whether a repository in the place of a submodule belongs to it.
 
-    git keeps it for a submodule, or it has the commit.
-
-    Args:
-        repository: the repository around it.
-        there: as `seen_from` returned it.
-        commit: the commit of the submodule; "" for none.
+    git keeps it for a submodule, or it has the submodule's commit ("" for none).
     """
     is_kept = any(os.path.realpath(there.common_dir).startswith(os.path.realpath(place) + os.sep) for place in _places(repository))
     return is_kept or (bool(commit) and there.cat_file.info(f"{commit}^{{commit}}") is not None)
@@ -224,14 +215,7 @@ def _escaped(value: bytes) -> bytes:
 def attach(kept: Repository, top: str) -> Repository | None:
     """Make an empty place the worktree of a submodule's repository, without files.
 
-    Args:
-        kept: one of `stores`.
-        top: the place; it may be missing.
-
-    Returns:
-        The repository as seen from there; None if the place is not empty or the repository has
-        another
-        worktree.
+    Return None if the place is not empty, or the repository (one of `stores`) has another worktree.
     """
     there = _recorded(kept) or top
     is_elsewhere = os.path.realpath(there) != os.path.realpath(top) and os.path.lexists(os.path.join(there, ".git"))
@@ -287,12 +271,7 @@ def checked_out_at(repository: Repository, kept: Repository) -> bytes | None:
 
 
 def move(repository: Repository, kept: Repository, path: bytes, top: str) -> Repository:
-    """Move a submodule, with all that lies in it, to an empty place.
-
-    Args:
-        path: as `checked_out_at` returned it.
-        top: the new place; it may be missing.
-    """
+    """Move a submodule, with all that lies in it, to a place that is empty or missing."""
     worktree = repository.worktree or ""
     old = os.path.join(worktree, os.fsdecode(path))
     try:
@@ -340,9 +319,6 @@ def beside(repository: Repository, ref: str) -> Repository | None:
     """Return the repository of a nested submodule in another worktree that has a ref.
 
     git clones a submodule again for each linked worktree, without the submodules nested in it.
-
-    Args:
-        repository: the submodule, as seen from any of its worktrees.
     """
     parts = repository.common_dir.split(os.sep)
     for start in (number for number, part in enumerate(parts) if part == "modules"):

@@ -141,7 +141,7 @@ def would_move(files: Mapping[str, bytes], branch: str | None, source: str | Non
 def moves_nothing(repository: Repository, files: Mapping[str, bytes]) -> bool:
     """Return whether an operation may be restored in the worktree of its branch.
 
-    The branch has not moved since it began, or this very operation is in progress.
+    Its branch must be unmoved since it began, or this very operation be in progress.
     """
     return is_at_its_start(repository, files) or collect(repository) == files
 
