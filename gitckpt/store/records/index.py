@@ -240,7 +240,7 @@ class Sync:
         self._note(connection, state, digest)
 
     def _read_new(self, connection: sqlite3.Connection, listing: bytes) -> None:
-        """Update the rows from the listing; commit after each portion and let others write."""
+        """Update the rows from the listing; commit each portion and let others write."""
         done = 0
         while True:
             gone, new = compared(connection, listing)
@@ -363,7 +363,7 @@ class Index:
         return [(*row[:2], ids.from_bytes(row[2]), *row[3:]) for row in self._ask(entry.RUNS)]
 
     def sizes(self) -> tuple[int, dict[str, tuple[int, str, str]]]:
-        """Return the number of checkpoints; by run its number, and id and oid of the first."""
+        """Return the number of checkpoints; by run its number, first id and first oid."""
         (total, *_), *rows = self._ask(entry.SIZES)
         return total, {run: (count, ids.from_bytes(id_), oid.hex()) for count, run, id_, oid, _ in rows}
 

@@ -1,4 +1,4 @@
-"""The refs that keep linked commits alive: `refs/keep/ckpt/<oid>`, one per line of history.
+"""The refs that keep commits alive: `refs/keep/ckpt/<oid>`, one per history line.
 
 When history advances, the ref moves along: one transaction creates the ref of the new commit, a
 second one verifies it and deletes those of the parents. The hook imports this module.
@@ -93,7 +93,7 @@ class Line:
             return
 
     def recorded(self) -> Line | None:
-        """Return the line for another checkpoint on the commit; None to read its ref again."""
+        """Return the line for another checkpoint on the commit; None: read its ref again."""
         if self.update.is_symbolic:
             return None
         self.update = Update(self.update.ref, self.update.new, self.update.new)
@@ -101,7 +101,7 @@ class Line:
         return self
 
     def is_as_it_was(self) -> bool:
-        """Return whether the loose ref is unchanged; without a file, the transaction checks."""
+        """Return whether the loose ref is unchanged; if packed, the transaction checks."""
         path = os.path.join(self._repository.common_dir, self.update.ref)
         return plain(self._repository, self.update.ref) == self.update.new or not os.path.lexists(path)
 
@@ -131,7 +131,7 @@ def is_locked(repository: Repository, ref: str) -> bool:
 
 
 def listing(repository: Repository) -> tuple[dict[str, str], set[str]]:
-    """Return the value of each ref by the oid in its name, and the oids of symbolic ones."""
+    """Return each ref's value by the oid in its name, and the oids of symbolic refs."""
     form = "--format=%(objectname) %(refname) %(symref)"
     kept: dict[str, str] = {}
     symbolic: set[str] = set()
@@ -146,7 +146,7 @@ def listing(repository: Repository) -> tuple[dict[str, str], set[str]]:
 
 
 def give(apply: Apply, kept: Mapping[str, str], symbolic: Collection[str]) -> bool:
-    """Create the refs of commits; return whether all exist: foreign refs may block some.
+    """Create the refs of commits; return whether all exist (foreign refs can block).
 
     Args:
         apply: applies updates in one transaction.
@@ -168,7 +168,10 @@ def give(apply: Apply, kept: Mapping[str, str], symbolic: Collection[str]) -> bo
 
 
 def value_of(repository: Repository, ref: str, *, again: bool = False) -> str:
-    """Return the value of a ref; "" if missing, or packed without object and not `again`."""
+    """Return the value of a ref; "" if missing.
+
+    Unless `again`, a packed ref whose object is missing counts as missing.
+    """
     require_no_pipe(repository, ref)
     found = repository.cat_file.info(ref)
     if found is not None:
@@ -179,7 +182,7 @@ def value_of(repository: Repository, ref: str, *, again: bool = False) -> str:
 
 
 def _above(repository: Repository, commit: str, text: bytes) -> tuple[str, ...]:
-    """Return the parents of a commit; () if it is shallow, grafted or replaced."""
+    """Return the parents of a commit; () if it is shallow or grafted."""
     return () if commit.encode("ascii") in repository.cuts() else tuple(parents(text))
 
 

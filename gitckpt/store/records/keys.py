@@ -1,4 +1,4 @@
-"""Keys: names that callers choose for runs, so that a repeated start finds the run.
+"""Keys that callers choose for runs, so that a repeated start finds the run.
 
 A key is a blob at `refs/ckpt/keys/<SHA-256 of the key>` (docs/format.md). It is written in the
 transaction that starts its run, before the run's refs. A kill can leave a key without a run, which

@@ -36,7 +36,7 @@ NOTES = notes.NOTES
 # Namespaces with refs that keep a checkpoint's objects alive, in write order.
 HOLDERS = (TREES, OPERATIONS, ORIGINALS)
 
-# Namespaces of gitckpt. Other tools have refs in the first (`is_foreign`) and elsewhere in refs/keep.
+# Namespaces of gitckpt. Other tools have refs in the first (`is_foreign`) and in refs/keep.
 OWN = ("refs/checkpoints", "refs/ckpt", "refs/keep/ckpt", "refs/keep/ckpt-operations")
 
 # From this number of objects on, git reads ahead.
@@ -57,7 +57,7 @@ UNDO_FILE = "ckpt-undo"
 # In a worktree's administrative directory: its run, and the checkpoint it was made from.
 RUN_FILE = "ckpt-run"
 
-# Beside that, if the run continues from a fetched checkpoint: the worktree's checkpoint and that one.
+# Beside that, if the run continues from a fetched checkpoint: the worktree's one, and that one.
 BEHIND_FILE = "ckpt-behind"
 
 # In a worktree's administrative directory: its submodules are not yet checked out.
@@ -66,7 +66,7 @@ SUBMODULES_FILE = "ckpt-submodules"
 # In the private directory: held while refs of gitckpt are written.
 WRITE_LOCK = "write.lock"
 
-# Seconds to wait for that lock, then continue without it: the old values in updates protect the data.
+# Seconds to wait for it, then continue without: the old values in updates protect the data.
 PATIENCE = 10.0
 
 # In the private directory: mtime is the last start of maintenance, the line its end and result.
@@ -101,7 +101,7 @@ def link_lines(entries: Iterable[Entry]) -> dict[str, list[str]]:
 
 
 def is_foreign(ref: str) -> bool:
-    """Return whether a ref in `refs/checkpoints/` is another tool's: not named by a UUID."""
+    """Return whether a ref in `refs/checkpoints/` is foreign: not named by a UUID."""
     return ref.startswith(CHECKPOINTS) and not ids.is_id(ref.removeprefix(CHECKPOINTS))
 
 

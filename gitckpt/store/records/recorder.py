@@ -188,7 +188,7 @@ class Recorder:
         return not (proposal.starts_run and self._repository.cat_file.info(layout.RUNS + fields["run"]) is not None)
 
     def _place(self, proposal: Proposal) -> tuple[str, dict[str, Any] | None, dict[str, Any]]:
-        """Return the run's head ("" for none), its checkpoint's keys, and its state if needed."""
+        """Return the run's head ("" for none), its keys, and its state if needed."""
         run = proposal.fields.get("run")
         if run is None or proposal.starts_run:
             return "", None, {}

@@ -1,4 +1,4 @@
-"""Remove checkpoints: links, run heads and their own refs first, then what these kept.
+"""Remove checkpoints: links, heads and own refs first, then what these kept.
 
 This takes two transactions, because git deletes packed refs before loose ones: in a single one, a
 kill could leave a checkpoint without its commit.
