@@ -1,8 +1,9 @@
-"""Configuration: `gitckpt.toml`, for everybody, and `git config ckpt.*`, for one clone.
+"""Configuration: `gitckpt.toml` for everyone, and `git config ckpt.*` for one clone.
 
-A file of the tree may only tighten by itself; where it loosens anything, `git ckpt allow` has to allow that here.
+The tracked file can only tighten the defaults. What it loosens needs `git ckpt allow` in the
+clone.
 
 Doors:
-    settings: what applies to a repository; the names of the tables that others read.
-    file: a file as tables, and the error that tells all that is wrong with it.
+    settings: the settings of a repository, and the names of other modules' tables.
+    file: a file as tables, and the error that lists all of its mistakes.
 """

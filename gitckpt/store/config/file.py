@@ -1,4 +1,4 @@
-"""A file such as `gitckpt.toml`: read once, table by table, and all that is wrong with it said at once."""
+"""Read a file such as `gitckpt.toml` table by table and report all mistakes at once."""
 
 from __future__ import annotations
 
@@ -21,20 +21,20 @@ if TYPE_CHECKING:
     T = TypeVar("T")
 
 
-# The tables of a file that people write, read key by key: what is wrong with a value is noted with its line, and the reading goes on.
+# Tables: a mistake is recorded with its line, and reading goes on.
 
 
 _MAX_NAME = 100
+# A century: more is a slip, and times beyond the year 9999 cannot be written.
 _MAX_DURATION = 36_500 * 86400 * times.MICRO
-"""A century: what is longer is a slip, and instants beyond the year 9999 cannot be written."""
 
+# Any count above this is a slip, too.
 MANY = 999_999
-"""More of anything that is counted here is a slip, too."""
 
 
 @dataclass(frozen=True, slots=True)
 class Mistake:
-    """What is wrong, and where."""
+    """A mistake in a file, and its line."""
 
     line: int
     text: str
@@ -42,13 +42,13 @@ class Mistake:
 
 
 class Mistakes:
-    """What is wrong with a text.
+    """The mistakes in a text.
 
     Args:
         text: TOML.
 
     Attributes:
-        found: the mistakes that were noted until now.
+        found: those recorded so far.
     """
 
     def __init__(self, text: str) -> None:
@@ -57,19 +57,19 @@ class Mistakes:
         self.found: list[Mistake] = []
 
     def note(self, text: str, path: tuple[str | int, ...], hint: str | None) -> None:
-        """Notes a mistake.
+        """Record a mistake.
 
         Args:
             text: what is wrong.
-            path: where.
+            path: the key path in the document.
             hint: what to do about it.
         """
         self.found.append(Mistake(self.line(*path), text, hint))
 
     def line(self, *path: str | int) -> int:
-        """Returns the line of something in the text."""
+        """Return the line of a key path."""
         if self._locations is None:
-            # Only now: to find the lines takes longer than to read the text, and most files have no mistake.
+            # Lazy: finding lines takes longer than parsing, and most files have no mistake.
             from gitckpt.store.config.lines import Locations
 
             self._locations = Locations(self._text)
@@ -77,13 +77,12 @@ class Mistakes:
 
 
 class Table(table.TableReader):
-    """One table of the file. Each reader returns the default where the key is missing or its value is a mistake.
+    """A table of the file; readers return the default if a key is missing or wrong.
 
     Args:
-        values: the table.
-        path: where it stands in the document.
-        label: what messages call it, such as `phase 'lint'`.
-        mistakes: where each mistake is added.
+        path: its key path in the document.
+        label: its name in messages, such as `phase 'lint'`.
+        mistakes: receives each mistake.
     """
 
     kinds: Mapping[type, str] = {**table.TableReader.kinds, bool: "true or false"}
@@ -95,21 +94,21 @@ class Table(table.TableReader):
         self._mistakes = mistakes
 
     def complain(self, text: str, *path: str | int, hint: str | None = None) -> None:
-        """Notes a mistake.
+        """Record a mistake.
 
         Args:
             text: what is wrong.
-            path: where, from this table on.
+            path: the key path, relative to this table.
             hint: what to do about it.
         """
         self._mistakes.note(text, (*self.path, *path), hint)
 
     def line(self, *path: str | int) -> int:
-        """Returns the line of something in this table."""
+        """Return the line of a key path in this table."""
         return self._mistakes.line(*self.path, *path)
 
     def only(self, known: Sequence[str]) -> None:
-        """Notes each key that is not known."""
+        """Record a mistake for each unknown key."""
         for key in self.values:
             if key not in known:
                 close = closest(key, known)
@@ -117,12 +116,12 @@ class Table(table.TableReader):
                 self.complain(f"unknown key {key!r} in {self.label}", key, hint=hint)
 
     def inner(self, key: str, label: str) -> Table | None:
-        """Returns a table in this one; None where there is none, or the value is no table."""
+        """Return a table in this one; None if there is none, or the value is no table."""
         values = self.optional(key, dict)
         return None if values is None else Table(values, (*self.path, key), label, self._mistakes)
 
     def tables(self, key: str, label: str) -> list[Table]:
-        """Returns the tables of an array, each called after its `name` or its number."""
+        """Return the tables of an array, each labeled by its `name` or its number."""
         value = self.values.get(key, [])
         if not isinstance(value, list) or not all(isinstance(item, dict) for item in value):
             return self.wrong(key, f"an array of tables, [[{'.'.join(map(str, self.path))}.{key}]]", value, [])
@@ -131,7 +130,7 @@ class Table(table.TableReader):
         ]
 
     def text(self, key: str, default: str | None = None, *, one_line: bool = False) -> str | None:
-        """Returns a string that is not blank."""
+        """Return a string that is not blank."""
         value = self.optional(key, str)
         if value is None:
             return default
@@ -146,10 +145,10 @@ class Table(table.TableReader):
         return default
 
     def name(self, reserved: Collection[str]) -> str:
-        """Returns what a phase or a step is called, by its key `name`; it becomes the first part of the labels of checkpoints.
+        """Return the key `name` of a phase or step: the first part of checkpoint labels.
 
         Args:
-            reserved: names that mean something else there, however they are written.
+            reserved: names with another meaning there, in any case.
         """
         name = self.values.get("name")
         if name is None:
@@ -167,7 +166,7 @@ class Table(table.TableReader):
         return name
 
     def choice(self, key: str, known: Sequence[str], default: str) -> str:
-        """Returns one of several words."""
+        """Return one of the known words."""
         value = self.values.get(key, default)
         if value in known:
             return str(value)
@@ -176,26 +175,26 @@ class Table(table.TableReader):
         return self.wrong(key, f"one of {', '.join(known)}", value, default, hint=hint)
 
     def count(self, key: str, default: int, least: int = 0, most: int = MANY) -> int:
-        """Returns a whole number of at least `least`."""
+        """Return a whole number from `least` to `most`."""
         value = self.values.get(key, default)
         if type(value) is int and least <= value <= most:
             return value
         return self.wrong(key, f"a whole number from {least} on", value, default)
 
     def number(self, key: str, default: float, least: float, most: float) -> float:
-        """Returns a number in a range."""
+        """Return a number in a range."""
         value = self.values.get(key, default)
         if type(value) in (int, float) and least <= value <= most:
             return float(value)
         return self.wrong(key, f"a number from {least:g} to {most:g}", value, default)
 
     def age(self, key: str, default: int) -> int:
-        """Returns an age in microseconds."""
+        """Return an age in microseconds."""
         length = self._length(key, "an age", "30d")
         return default if length is None else length
 
     def duration(self, key: str, default: int | None = None, *, positive: bool = False) -> int | None:
-        """Returns a length of time in microseconds; more than none where it must be `positive`."""
+        """Return a duration in microseconds; zero is a mistake if `positive`."""
         length = self._length(key, "a duration", "30m")
         if length is None:
             return default
@@ -218,14 +217,14 @@ class Table(table.TableReader):
             return None
 
     def codes(self, key: str) -> tuple[int, ...]:
-        """Returns exit codes of failures."""
+        """Return exit codes of failures."""
         value = self.values.get(key, [])
         if isinstance(value, list) and all(type(code) is int and 1 <= code <= 255 for code in value):
             return tuple(value)
         return self.wrong(key, "a list of exit codes from 1 to 255", value, ())
 
     def words(self, key: str) -> tuple[str, ...]:
-        """Returns strings, each of them once."""
+        """Return strings without duplicates."""
         value = self.values.get(key, [])
         if not isinstance(value, list) or not all(isinstance(item, str) and item.strip() and sound(item) for item in value):
             return self.wrong(key, 'a list of names, such as ["lint"]', value, ())
@@ -235,11 +234,10 @@ class Table(table.TableReader):
         return tuple(dict.fromkeys(value))
 
     def members(self, key: str, known: Collection[str], kind: str) -> tuple[str, ...]:
-        """Returns names, each of which must be known.
+        """Return names, each of which must be known.
 
         Args:
-            key: of the list.
-            known: the names there are.
+            known: the existing names.
             kind: what messages call one of them.
         """
         found = self.words(key)
@@ -247,7 +245,13 @@ class Table(table.TableReader):
         return found
 
     def known(self, key: str, found: Sequence[str], known: Collection[str], kind: str) -> None:
-        """Notes each name in a list that is not known; the arguments are those of `members`, and what `words` returned."""
+        """Record a mistake for each name that is not known.
+
+        Args:
+            found: the names, from `words`.
+            known: the existing names.
+            kind: what messages call one of them.
+        """
         for i, item in enumerate(found):
             if item not in known:
                 close = closest(item, known)
@@ -255,7 +259,7 @@ class Table(table.TableReader):
                 self.complain(f"{key} of {self.label} names {item!r}, which is no {kind}", key, i, hint=hint)
 
     def environment(self, key: str) -> dict[str, str]:
-        """Returns variables of the environment."""
+        """Return environment variables."""
         found = self.strings(key, f"{key} of {self.label}")
         for name in found:
             if not (name.isascii() and name.isidentifier()):
@@ -265,7 +269,7 @@ class Table(table.TableReader):
         return found
 
     def inputs(self, key: str) -> dict[str, str]:
-        """Returns the inputs with their defaults."""
+        """Return the inputs with their defaults."""
         found = self.strings(key, f"{key} of {self.label}")
         for name in found:
             if not (name.isascii() and name.isidentifier() and name[0].isalpha() and name == name.lower()):
@@ -274,7 +278,7 @@ class Table(table.TableReader):
         return found
 
     def strings(self, key: str, label: str) -> dict[str, str]:
-        """Returns a table of strings."""
+        """Return a table of strings."""
         table = self.inner(key, label)
         found = {}
         for name, value in (table.values if table else {}).items():
@@ -285,24 +289,24 @@ class Table(table.TableReader):
         return found
 
     def wrong(self, key: str, wanted: str, value: object, default: D, *, hint: str | None = None) -> D:
-        """Notes that a value is not what was wanted, and returns the default."""
+        """Record that a value has the wrong type or range, and return the default."""
         self.complain(f"{key} in {self.label} must be {wanted}, not {shown(value)}", key, hint=hint)
         return default
 
 
 def sound(text: str) -> bool:
-    """Tells whether a text can be handed to a process and written as UTF-8."""
+    """Return whether a text can be passed to a process and written as UTF-8."""
     return "\0" not in text and not any("\ud800" <= character <= "\udfff" for character in text)
 
 
 def shown(value: object) -> str:
-    """Returns a value of TOML as a message shows it, cut where it is long."""
+    """Return a TOML value as a message shows it, cut if it is long."""
     text = str(value).lower() if isinstance(value, bool) else "a table" if isinstance(value, dict) else table.shown(value, 61)
     return text if len(text) <= 60 else text[:59] + "…"
 
 
 def name_problem(name: str) -> str | None:
-    """Returns why a text cannot name a pipeline or a phase, None where it can."""
+    """Return why a text cannot name a pipeline or a phase, or None."""
     if not name.strip():
         return "is empty"
     if name != name.strip():
@@ -314,49 +318,49 @@ def name_problem(name: str) -> str | None:
     return f"is longer than {_MAX_NAME} characters" if len(name) > _MAX_NAME else None
 
 
-# A file such as `gitckpt.toml`: read once, table by table, and all that is wrong with it said at once.
+# The file.
 
 
+# The file in a worktree. A branch may make it a symbolic link, so it is opened with care; files
+# shipped with gitckpt are not.
 OBEYED = "gitckpt.toml"
-"""The file of a worktree, which a branch may have made a link; those that come with gitckpt are found as Python finds them."""
 
 
 class ConfigError(UsageError):
     """A file has mistakes.
 
     Args:
-        path: of the file, or what it is called.
-        mistakes: what is wrong, one at the least.
-        cure: what to do about it, where that is more than to correct the file.
+        path: of the file, or its name in messages.
+        mistakes: at least one.
+        cure: the hint, if more is needed than correcting the file.
 
     Attributes:
         mistakes: by line.
-        candidates: a line for each mistake where there are several.
+        candidates: a line for each mistake if there are several.
     """
 
     def __init__(self, path: str, mistakes: Collection[Mistake], cure: str | None = None) -> None:
-        found = sorted(mistakes, key=lambda mistake: mistake.line)
+        by_line = sorted(mistakes, key=lambda mistake: mistake.line)
         name = os.path.basename(path)
-        self.mistakes = found
+        self.mistakes = by_line
         self.candidates: list[str] = []
-        if len(found) == 1:
-            # With the path: a file of that name is in every worktree.
-            more = f" ({found[0].hint})" if found[0].hint else ""
-            super().__init__(f"{name}:{found[0].line}: {found[0].text}", hint=(cure or f"correct it: {path}") + more)
+        if len(by_line) == 1:
+            # With the full path: every worktree has a file of that name.
+            more = f" ({by_line[0].hint})" if by_line[0].hint else ""
+            super().__init__(f"{name}:{by_line[0].line}: {by_line[0].text}", hint=(cure or f"correct it: {path}") + more)
             return
-        super().__init__(f"{name}: {len(found)} mistakes", hint=cure or f"correct them: {path}")
-        self.candidates = [f"{name}:{each.line}: {each.text}" + (f" ({each.hint})" if each.hint else "") for each in found]
+        super().__init__(f"{name}: {len(by_line)} mistakes", hint=cure or f"correct them: {path}")
+        self.candidates = [f"{name}:{each.line}: {each.text}" + (f" ({each.hint})" if each.hint else "") for each in by_line]
 
 
 class ConfigFile:
     """The tables of a file.
 
     Args:
-        text: of the file.
-        path: what messages call it.
+        path: its name in messages.
 
     Attributes:
-        document: all that is in it, unchecked.
+        document: its unchecked contents.
 
     Raises:
         ConfigError: it is not TOML.
@@ -373,12 +377,11 @@ class ConfigFile:
         return Table(self.document, (), "the file", self._mistakes)
 
     def table(self, key: str, label: str = "", hint: str | None = None) -> Table:
-        """Returns a table at the top; an empty one where there is none, or something else has its name.
+        """Return a table at the top, empty if there is none.
 
         Args:
-            key: its name.
-            label: what messages call it; by default as its name.
-            hint: for whoever wrote something else; by default that it holds tables, `[key.NAME]`.
+            label: its name in messages; by default `key`.
+            hint: if the key is no table; by default, to write `[key.NAME]`.
         """
         value = self.document.get(key, {})
         if not isinstance(value, dict):
@@ -387,15 +390,13 @@ class ConfigFile:
         return Table(value, (key,), label or key, self._mistakes)
 
     def each(self, key: str, kind: str, read: Callable[[str, Table], T]) -> dict[str, T]:
-        """Returns what the tables `[key.NAME]` say, by name, in order.
+        """Return what `read` makes of each table `[key.NAME]`, by name, in order.
 
         Args:
-            key: the table that they are in.
             kind: what messages call one of them.
-            read: makes what is returned of a name and its table.
 
         Raises:
-            ConfigError: anything that was read of the file until now is a mistake.
+            ConfigError: anything read of the file so far is a mistake.
         """
         around = self.table(key)
         found = {}
@@ -410,13 +411,13 @@ class ConfigFile:
         return found
 
     def require_correct(self) -> None:
-        """Raises `ConfigError` if anything that was read until now is a mistake."""
+        """Raise `ConfigError` if anything read so far is a mistake."""
         if self._mistakes.found:
             raise ConfigError(self._path, self._mistakes.found)
 
 
 def read_file(path: str) -> ConfigFile:
-    """Returns a file; one that does not exist is empty.
+    """Return a file; a missing one is empty.
 
     Raises:
         UsageError: it cannot be read.
@@ -426,10 +427,10 @@ def read_file(path: str) -> ConfigFile:
 
 
 def text_of(path: str) -> str:
-    """Returns the text of a file; "" where there is none.
+    """Return the text of a file; "" if it is missing.
 
     Raises:
-        UsageError: it cannot be read, is no regular file, or is larger than such a file may be.
+        UsageError: it is unreadable, too large, or no regular file.
     """
     try:
         read = premises.content if os.path.basename(path) == OBEYED else regular.content
@@ -444,7 +445,7 @@ def text_of(path: str) -> str:
 
 def _document(text: str, path: str) -> dict[str, object]:
     if not text:
-        return {}  # where there is no file, the reader of TOML need not be imported
+        return {}  # saves the import of the TOML parser
     try:
         return toml.loads(text, budget.FILE)
     except budget.Excess as error:

@@ -1,4 +1,4 @@
-"""Where in a TOML text each key stands: `tomllib` says where it stopped reading, but not where it found what it read."""
+"""Find the line of each key in a TOML text, which `tomllib` does not report."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import NamedTuple
 from gitckpt.model import toml
 
 _TOKEN = re.compile(
-    # up to two quotes may stand before the three that end it
+    # up to two quotes may precede the three closing ones
     r'"""(?:[^"\\]++|\\.|"(?!""))*+(?:"{3,5}|\Z)'
     r"|'''(?:[^']++|'(?!''))*+(?:'{3,5}|\Z)"
     r'|"(?:[^"\\\n]++|\\.)*+"?'
@@ -24,12 +24,12 @@ _OPENING = {"[": "]", "{": "}"}
 _CLOSING = frozenset(_OPENING.values())
 _PUNCTUATION = frozenset("[].")
 
+# Keys and array indices, from the top of the document.
 KeyPath = tuple[str | int, ...]
-"""Keys, and the indices in arrays, from the top of the document."""
 
 
 class Token(NamedTuple):
-    """A string, a bare word, one character of punctuation or a line end; and its line."""
+    """A string, a bare word, a punctuation character or a line end; and its line."""
 
     text: str
     line: int
@@ -39,13 +39,13 @@ class Locations:
     """The line of each key of a document.
 
     Args:
-        text: valid TOML; of any other text the answers mean nothing.
+        text: valid TOML.
     """
 
     def __init__(self, text: str) -> None:
         self._lines: dict[KeyPath, int] = {}
+        # The index of the last element so far of each array that is written with headers.
         self._newest: dict[KeyPath, int] = {}
-        """The index of the last element so far of each array that is written with headers."""
 
         statement: list[Token] = []
         table: KeyPath = ()
@@ -62,7 +62,7 @@ class Locations:
                 statement = []
 
     def line(self, *path: str | int) -> int:
-        """Returns the line, from 1, on which a key or element first stands; where it stands nowhere, that of the nearest one around it."""
+        """Return the first line, from 1, of a key or element, or of its nearest parent."""
         while path and path not in self._lines:
             path = path[:-1]
         return self._lines.get(path, 1)
@@ -84,11 +84,11 @@ class Locations:
 
 
 class _Statement:
-    """Reads `key = value`, bracket by bracket: brackets may nest deeper than functions can call each other.
+    """Reads `key = value` without recursion: brackets may nest deeper than calls can.
 
     Args:
-        table: the path of the table it stands in.
-        lines: where the line of each path is added.
+        table: the path of the enclosing table.
+        lines: receives the line of each path.
     """
 
     def __init__(self, table: KeyPath, lines: dict[KeyPath, int]) -> None:
@@ -96,8 +96,8 @@ class _Statement:
         self._lines = lines
         self._keys: list[Token] = []
         self._in_key = True
+        # The open brackets: the closing one, the path, and the index of the current element.
         self._around: list[tuple[str, KeyPath, int]] = []
-        """The brackets that are open: what closes each, its path, and the index of the element that one is in."""
 
     def read(self, words: list[Token]) -> None:
         for word in words:
@@ -133,7 +133,7 @@ class _Statement:
 
 
 def _tokens(text: str) -> Iterator[Token]:
-    """Yields everything but spaces and comments; line ends are tokens, the last of which ends the text."""
+    """Yield all tokens but spaces and comments; a line end follows the last one."""
     line = 1
     for match in _TOKEN.finditer(text):
         word = match.group()

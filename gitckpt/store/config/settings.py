@@ -1,4 +1,4 @@
-"""Settings: `gitckpt.toml` at the top of the worktree (committed, for everybody), overridden by `git config ckpt.*` (for one clone)."""
+"""Settings: the committed `gitckpt.toml`, overridden per clone by `git config ckpt.*`."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ if TYPE_CHECKING:
     from typing import Any
 
 
-# The keys of `gitckpt.toml` that settings read, with their built-in values.
+# The keys of `gitckpt.toml` with their built-in values.
 
 
+# Which submodules are captured.
 ALL, NONE = "all", "none"
-"""Which submodules are captured."""
 
 _LISTS = ("ckpt.include", "ckpt.secrets")
 _COUNTS = ("ckpt.keeplast", "ckpt.safetykeeplast")
@@ -42,12 +42,11 @@ class Key:
     """A key of the file.
 
     Args:
-        setting: the setting of git that overrides it.
-        read: reads it from a table; returns the last argument where it is not there.
+        setting: the git setting that overrides it.
+        read: reads it from a table; returns the last argument if it is missing.
         usual: the built-in value.
-        tighter: returns the tighter of two values: it keeps longer, or captures less. The first
-            one where neither is.
-        written: a value as it stands in the file.
+        tighter: returns the value that keeps longer or captures less, else the first.
+        written: formats a value as in the file.
     """
 
     def __init__(
@@ -66,7 +65,7 @@ class Key:
 
 
 def own_keys(name: str, values: list[str]) -> object:
-    """Returns what the values of a setting of git stand for."""
+    """Return the value of a git setting, as a TOML file would have it."""
     if name in _LISTS:
         return list(filter(None, values))
     last = values[-1]
@@ -108,12 +107,13 @@ def _all_of_both(secrets: tuple[str, ...], others: tuple[str, ...]) -> tuple[str
 
 
 def _nothing_new(include: tuple[str, ...], other: tuple[str, ...]) -> tuple[str, ...]:
-    # Patterns may take each other back, so only no pattern at all is known to be tighter.
+    # Patterns can negate each other, so only no pattern at all is known to be tighter.
     return include if include == other else ()
 
 
 _POLICY, _LIMITS = Policy(), Limits()
 
+# The keys of the file, by table.
 KEYS: Mapping[str, Key] = {
     "retention.older_than": Key("ckpt.olderthan", Table.age, _POLICY.older_than, max, times.length_text),
     "retention.keep_last": Key("ckpt.keeplast", _count, _POLICY.keep_last, max),
@@ -129,32 +129,31 @@ KEYS: Mapping[str, Key] = {
     "snapshot.submodules": Key("ckpt.submodules", _submodules, ALL, max),  # "none" is greater than "all"
     "snapshot.timeout": Key("ckpt.snapshottimeout", Table.age, round(_LIMITS.timeout * times.MICRO), min, times.length_text),
 }
-"""The keys of the file, by table."""
 
 WORKTREE_DIR = "ckpt.worktreedir"
 
 
-# Remember what was allowed in this clone, as digests in the private directory, a line each.
+# Approvals: digests of what was allowed in this clone, a line each in the private directory.
 
 
 APPROVAL_FILE = "allowed"
 
 
 def digest_of(kind: str, value: Any) -> str:
-    """Return the digest of a value that JSON can write."""
-    import hashlib  # neither is needed where the file loosens nothing
+    """Return the digest of a JSON-serializable value."""
+    import hashlib  # not needed if the file loosens nothing
     import json
 
     return hashlib.sha256(json.dumps([kind, value]).encode("utf-8")).hexdigest()
 
 
 def path_approval(repository: Repository) -> str:
-    """Return the path of the file of digests, whether it exists or not."""
+    """Return the path of the file of digests, which need not exist."""
     return os.path.join(repository.private_dir, APPROVAL_FILE)
 
 
 def approved(repository: Repository) -> frozenset[str]:
-    """Return the allowed digests; none where the file cannot be read."""
+    """Return the allowed digests; none if the file is unreadable."""
     try:
         with open(path_approval(repository), encoding="ascii", errors="replace", opener=premises.create) as file:
             return frozenset(file.read().split())
@@ -163,14 +162,14 @@ def approved(repository: Repository) -> frozenset[str]:
 
 
 def note(repository: Repository, digests: Collection[str]) -> None:
-    """Allow digests in all worktrees of this clone, and flush them to the disk.
+    """Allow digests in all worktrees of this clone, and flush them to disk.
 
     Raises:
         CkptError: they cannot be written.
     """
     from gitckpt.git import fsync
 
-    # The line end comes first: after a line that a power cut tore, the next digest is still whole.
+    # The newline comes first: after a line torn by a power cut, the next digest is whole.
     lines = "".join(f"\n{digest}" for digest in digests)
     repository.make_private_dir()
     try:
@@ -184,7 +183,7 @@ def note(repository: Repository, digests: Collection[str]) -> None:
 
 
 def forget(repository: Repository) -> bool:
-    """Allow nothing any more; tell whether anything was allowed.
+    """Remove all approvals; return whether there were any.
 
     Raises:
         CkptError: the file cannot be written.
@@ -201,12 +200,12 @@ def forget(repository: Repository) -> bool:
     return was_any
 
 
-# Settings: `gitckpt.toml` at the top of the worktree (committed, for everybody), overridden by `git config ckpt.*` (for one clone).
+# Reading the settings.
 
 
 FILE = OBEYED
+# The git settings that `read` knows, as git spells them.
 NAMES = (*(key.setting for key in KEYS.values()), WORKTREE_DIR)
-"""The settings of git that `read` knows, as git spells them."""
 
 _SETTINGS = """\
 # gitckpt: settings for everybody who works in this repository. `git config ckpt.*` overrides them for one clone.
@@ -264,8 +263,8 @@ TEMPLATE = _SETTINGS + _EXAMPLE
 PIPELINES = "pipelines"
 AGENTS = "agents"
 STEPS = "steps"
+# Tables that other modules check: a mistake in them breaks no other command.
 _ELSEWHERE = (PIPELINES, AGENTS, STEPS)
-"""The tables that are read and checked where they are used: a mistake in them breaks no other command."""
 
 _RETENTION, _SNAPSHOT = "retention.", "snapshot."
 _RUNS = "retention.runs_older_than"
@@ -274,12 +273,12 @@ _SHOWN = 3
 
 @dataclass(frozen=True, slots=True)
 class Loosening:
-    """What `gitckpt.toml` loosens; all of it is allowed at once.
+    """What `gitckpt.toml` loosens; it is allowed as a whole or not at all.
 
     Attributes:
         values: by key, such as "retention.keep_last", the value of the file and the one that
-            applies until it is allowed, both as they stand in a file.
-        digest: of all that the file sets of these tables.
+            applies until it is allowed, both as written in a file.
+        digest: of everything the file sets in these tables.
         is_allowed: whether that digest was allowed in this clone.
     """
 
@@ -295,10 +294,10 @@ class Settings:
     Attributes:
         policy: when checkpoints expire.
         limits: what a snapshot leaves out, and how long it may take.
-        worktree_dir: directory for the worktrees of runs, as configured; None for the default place.
-        loosened: what the file loosens; None where it loosens nothing.
-        error: what is wrong with the file or git's configuration; the values are strict ones then.
-        problem: the same in one line that says what applies instead; "" where nothing is wrong.
+        worktree_dir: directory for the worktrees of runs; None for the default place.
+        loosened: what the file loosens, if anything.
+        error: in the file or git's configuration; strict values apply then.
+        problem: the error and what applies instead, in one line; "" without an error.
     """
 
     policy: Policy
@@ -310,7 +309,7 @@ class Settings:
 
     @property
     def notice(self) -> str:
-        """One line about what is not allowed, and so does not apply; "" where all applies."""
+        """One line about what is not allowed, and so does not apply; "" if all applies."""
         if self.loosened is None or self.loosened.is_allowed:
             return ""
         names = first_of(list(self.loosened.values), _SHOWN)
@@ -325,41 +324,40 @@ class Settings:
 def read(repository: Repository, file: ConfigFile | None = None) -> Settings:
     """Return the settings of a repository as seen from one of its worktrees.
 
-    Where the file loosens anything, and that is not allowed in this clone, the tighter one of its
-    value and the built-in one applies, key by key.
+    What the file loosens and this clone has not allowed is replaced by the built-in value, key
+    by key.
 
-    A file or a value of git's configuration that cannot be used stops nobody from saving or
-    restoring. Of each key that git's configuration does not set, the strictest value applies then:
-    the built-in one, what can be read of the file, or what the file of HEAD says.
+    A mistake in the file or in git's configuration must not stop saving or restoring. Keys that
+    git's configuration does not set then get the strictest of the built-in value, the readable
+    part of the file, and the file of HEAD.
 
     Args:
-        repository: seen from there.
-        file: what takes the place of the file that is there.
+        file: used instead of the file in the worktree.
     """
     read_all = config.read(repository, rf"^(ckpt\.|{attributes.SETTINGS})")
     own = {name: values for name, values in read_all.items() if name.startswith("ckpt.")}
     owned, error = _owned(own)
-    said: dict[str, Any] = {}
+    from_file: dict[str, Any] = {}
     where = path(repository)
     try:
         file = file or read_file(where)
-        said = _all_said(file, owned)
+        from_file = _all_said(file, owned)
         file.require_correct()
     except UsageError as found:
         error = found
     usual = {name: key.usual for name, key in KEYS.items()}
     if error is not None:
-        values = _strictest(usual, said, _committed(repository)) | owned
+        values = _strictest(usual, from_file, _committed(repository)) | owned
         return replace(_settings(values, own, read_all), error=error, problem=_problem(error, where))
     assert file is not None
-    strict = _strictest(usual, said)
-    loosened = _loosened(repository, file, said, strict | owned)
-    values = usual | said if loosened is not None and loosened.is_allowed else strict
+    strict = _strictest(usual, from_file)
+    loosened = _loosened(repository, file, from_file, strict | owned)
+    values = usual | from_file if loosened is not None and loosened.is_allowed else strict
     return replace(_settings(values | owned, own, read_all), loosened=loosened)
 
 
 def _owned(own: Mapping[str, list[str]]) -> tuple[dict[str, Any], UsageError | None]:
-    """Return what git's configuration sets of each key, and its first bad value."""
+    """Return the keys that git's configuration sets, and its first bad value."""
     mistakes = Mistakes("")
     said = {name: own_keys(name, values) for name, values in own.items()}
     table = Table(said, (), "git config", mistakes)
@@ -374,7 +372,7 @@ def _owned(own: Mapping[str, list[str]]) -> tuple[dict[str, Any], UsageError | N
 
 
 def _all_said(file: ConfigFile, owned: Collection[str] = ()) -> dict[str, Any]:
-    """Return what a file says of each key that git's configuration does not set.
+    """Return the file's value of each key that git's configuration does not set.
 
     A mistake counts as the built-in value.
     """
@@ -388,7 +386,7 @@ def _all_said(file: ConfigFile, owned: Collection[str] = ()) -> dict[str, Any]:
 
 
 def head_text(repository: Repository) -> str:
-    """Return the text of the file that HEAD has; "" where it has none."""
+    """Return the text of the file at HEAD; "" if it has none."""
     (found,) = repository.cat_file.contents([f"HEAD:{FILE}"], budget.FILE.size)
     if found is None or found[1] != "blob":
         return ""
@@ -396,7 +394,7 @@ def head_text(repository: Repository) -> str:
 
 
 def _committed(repository: Repository) -> dict[str, Any]:
-    """Return what the file says that HEAD has, as far as it can be read."""
+    """Return the readable values of the file at HEAD."""
     try:
         return _all_said(ConfigFile(head_text(repository), FILE))
     except ConfigError:
@@ -422,18 +420,16 @@ def _problem(error: UsageError, path: str) -> str:
 
 
 def places(repository: Repository) -> dict[str, str]:
-    """Return the settings of git below `ckpt.`, each with the file that sets it; "" for none."""
+    """Return the git settings below `ckpt.`, each with the file that sets it, or ""."""
     return config.places(repository, r"^ckpt\.")
 
 
 def age_of_runs(repository: Repository, pipeline: str, age: int) -> int:
-    """Return the age at which complete runs of a pipeline expire.
+    """Return the age at which complete runs of a pipeline expire, in microseconds.
 
     Args:
-        repository: seen from one of its worktrees.
-        pipeline: its name.
-        age: what its definition says, in microseconds. One that is shorter than for other runs
-            counts where the file here says the same, and that is allowed.
+        age: from the pipeline's definition. One shorter than for other runs counts only if the
+            file here has the same, and that is allowed.
     """
     found = read(repository)
     loosened = found.loosened
@@ -443,7 +439,7 @@ def age_of_runs(repository: Repository, pipeline: str, age: int) -> int:
 
 
 def _tables(file: ConfigFile) -> dict[str, Table]:
-    """Returns the tables of the settings, and notes what does not belong there."""
+    """Return the tables of the settings; record unknown keys and tables."""
     names = dict.fromkeys(name.partition(".")[0] for name in KEYS)
     file.whole.only((*names, *_ELSEWHERE))
     tables = {name: file.table(name, f"[{name}]", f"write [{name}] above its keys") for name in names}
@@ -453,20 +449,24 @@ def _tables(file: ConfigFile) -> dict[str, Table]:
 
 
 def _loosened(repository: Repository, file: ConfigFile, said: Mapping[str, Any], strict: Mapping[str, Any]) -> Loosening | None:
-    """Return what a file loosens, given what it says of each key, and the tighter values."""
+    """Return what a file loosens.
+
+    Args:
+        said: the file's values by key.
+        strict: the tighter values by key.
+    """
     values = {name: (KEYS[name].written(said[name]), KEYS[name].written(strict[name])) for name in said if strict[name] != said[name]}
     pipelines = file.document.get(PIPELINES)
     for name, pipeline in pipelines.items() if isinstance(pipelines, dict) else ():
         text = pipeline.get("retention") if isinstance(pipeline, dict) and name_problem(name) is None else None
-        with contextlib.suppress(UsageError):  # mistakes in a pipeline are told where it is used
+        with contextlib.suppress(UsageError):  # reported where the pipeline is used
             age = times.parse_age(text.strip()) if isinstance(text, str) else strict[_RUNS]
             if age < strict[_RUNS]:
                 values[_key_of(name)] = (times.length_text(age), times.length_text(strict[_RUNS]))
     if not values:
         return None
-    # seldom
 
-    # Of all values together: an age may be harmless only beside a large `keep_last`.
+    # Over all values together: an age may be harmless only with a large `keep_last`.
     ages = [(name, value) for name, (value, _) in values.items() if name not in said]
     digest = digest_of("settings", [*sorted(said.items()), *sorted(ages)])
     return Loosening(values, digest, digest in approved(repository))
@@ -487,13 +487,13 @@ def _settings(values: Mapping[str, Any], own: Mapping[str, list[str]], read_all:
 
 
 def path(repository: Repository) -> str:
-    """Returns where the settings for everybody are, as seen from a worktree, whether the file is there or not; "" where nothing is."""
+    """Return the path of `gitckpt.toml`, which need not exist; "" without a worktree."""
     top = repository.worktree or main_worktree(repository)
     return os.path.join(top, FILE) if top else ""
 
 
 def write_template(path: str) -> bool:
-    """Writes `gitckpt.toml`, or adds what an existing one lacks, tables and an example of a pipeline; comments and values in it stay.
+    """Write `gitckpt.toml`, or add missing tables and an example; existing text stays.
 
     Returns:
         Whether the file changed.
@@ -527,33 +527,34 @@ def write_template(path: str) -> bool:
 
 
 def is_template(path: str) -> bool:
-    """Tell whether the file is as `write_template` made it."""
+    """Return whether the file is as `write_template` made it."""
     try:
         return text_of(path) == TEMPLATE
     except UsageError:
         return False
 
 
-# `gitckpt.toml` as a commit has it: what the worktree of a run begins with, which may be another one than the file that is seen here.
+# `gitckpt.toml` of a commit: a run's worktree starts with it, and it may differ from the file
+# here.
 
 
 _SHORT = 10
 
 
 def require_correct(repository: Repository, commit: str) -> None:
-    """Raises `ConfigError` where the settings that a commit has have mistakes; each is named, with the file to correct.
+    """Raise `ConfigError` if the settings of a commit have mistakes.
 
     Args:
         repository: seen from where a run is started.
-        commit: what its worktree begins with; "" for an unborn branch.
+        commit: the start of its worktree; "" for an unborn branch.
     """
     name = f"{commit}:{FILE}"
     (found,) = repository.cat_file.contents([name], budget.FILE.size) if commit else (None,)
     if found is None or found[1] != "blob":
-        return  # no file, or one that says itself what is wrong with it, once it is there
+        return  # no file, or an error reported after checkout
     if _mistakes(repository, name, found[2]) is None:
         return
-    # Only now, as that takes processes: it may be a link, and a filter may make something else of it.
+    # Only now, as this starts processes: it may be a link, and a filter may change it.
     at_top = leaf(repository, commit, os.fsencode(FILE))
     if at_top is None or at_top[1] not in FILES:
         return
@@ -576,20 +577,20 @@ def _cure(repository: Repository, commit: str) -> str:
     cure = f"a run begins with that file: correct {where}, commit it, and start again"
     try:
         is_base = repository.commit("HEAD") != commit
-    except NotFoundError:  # the branch is unborn, as in a bare repository that others push to
+    # The branch is unborn, as in a bare repository that others push to.
+    except NotFoundError:
         is_base = True
     return f"{cure}; or begin with another commit: --base REV" if is_base else cure
 
 
-# The settings for commands: what of the file does not apply is told once.
+# Settings for commands.
 
 
 class Rules:
-    """The settings of a repository, read when they are needed.
+    """The settings of a repository, read when needed; each problem is reported once.
 
     Args:
-        repository: as seen from one of its worktrees.
-        tell: is given each sentence about the settings once.
+        tell: called with each new sentence about the settings.
     """
 
     def __init__(self, repository: Repository, tell: Callable[[str], object]) -> None:
@@ -598,13 +599,11 @@ class Rules:
         self._told: set[str] = set()
 
     def limits(self) -> Limits:
-        """Return the limits of captures as they are now."""
+        """Return the current limits of captures."""
         return self.read().limits
 
     def read(self) -> Settings:
-        """Return the settings as they are now."""
-        # not every record needs them
-
+        """Return the current settings."""
         found = read(self._repository)
         for sentence in filter(None, (found.problem, found.notice)):
             if sentence not in self._told:

@@ -290,7 +290,8 @@ def apply(changes: Sequence[FileChange], undo: ExitStack) -> None:
                 os.unlink(path)
             undo.callback(_take_back, change)
         places = {os.path.dirname(change.file.path) for change in changes}
-        fsync.flush(places | {os.path.dirname(place) for place in places})  # the hooks directory may be new
+        # The hooks directory may be new.
+        fsync.flush(places | {os.path.dirname(place) for place in places})
     except OSError as error:
         _refused("write", path, error)
     finally:

@@ -117,7 +117,8 @@ def follow_rewrites(settings: HookSettings, undo: ExitStack) -> list[str]:
     by_us = settings.all(SET_BY_INIT)
     if settings.rewrites_notes() and REWRITE_REF not in by_us:
         return []
-    is_older = REWRITE_REF in by_us and NOTES in settings.all(REWRITE_REF)  # set by an older version
+    # Set by an older version.
+    is_older = REWRITE_REF in by_us and NOTES in settings.all(REWRITE_REF)
     wanted = [(REWRITE_REF, OUR_NOTES)] if is_older or not settings.rewrites_notes() else []
     if not settings.all(_REWRITE_MODE) and (_REWRITE_MODE in by_us or not settings.rewrites_other_notes()):
         # Only then: the mode applies to all notes and would sort the lines of the user's own.

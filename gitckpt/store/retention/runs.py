@@ -97,7 +97,8 @@ def decide(store: Checkpoints, rules: Policy, among: Collection[str] | None = No
     for each, decision in zip(found_runs, decisions, strict=True):
         count = sizes[each.run][0] if each.run in sizes else 0
         fate = Fate(each.run, each.label, count, each.path, decision.expires, decision.expires, decision.reason)
-        is_meant = each.run in sizes and (among is None or each.run in among)  # a run that just began is not
+        # A run that just began is not.
+        is_meant = each.run in sizes and (among is None or each.run in among)
         fates.append(fate if is_meant else replace(fate, is_due=False, expires=False))
     chains = chains_of(store, [fate.run for fate in fates if fate.expires])
     fates = [_with_chain(fate, chains.get(fate.run, ())) if fate.expires else fate for fate in fates]

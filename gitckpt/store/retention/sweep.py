@@ -168,7 +168,8 @@ def _is_left(path: str) -> bool:
 def _sweep(repository: Repository, refs: Refs) -> list[str]:
     oids = dict(refs.each(*(name for name in layout.OWN if f"{name}/" != layout.CHECKPOINTS)))
     if any(ref.startswith(layout.HOLDERS) for ref in oids):
-        oids |= dict(refs.each(layout.CHECKPOINTS))  # last: a checkpoint is written after the refs it needs
+        # Last: a checkpoint is written after the refs it needs.
+        oids |= dict(refs.each(layout.CHECKPOINTS))
     leftover = [ref for ref in oids if _is_of_nobody(repository, ref, oids) and not keep.is_young(repository, ref)]
     if leftover:
         refs.update([Update(ref, "", oids[ref]) for ref in leftover])

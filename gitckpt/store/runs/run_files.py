@@ -92,7 +92,8 @@ def names(repository: Repository, snapshot: str | None) -> list[str]:
 
 def masked(repository: Repository, snapshot: str | None) -> list[str]:
     """Return the names of the files in which a secret was masked."""
-    found = [name for name in names(repository, snapshot) if "\n" not in name]  # cat-file reads one name per line
+    # cat-file reads one name per line.
+    found = [name for name in names(repository, snapshot) if "\n" not in name]
     contents = repository.cat_file.contents([f"{snapshot}:{ENTRY.decode()}/{name}" for name in found], secrets.LARGEST)
     return [name for name, content in zip(found, contents, strict=True) if content is not None and secrets.has_masks(content[2])]
 
