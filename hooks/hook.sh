@@ -7,6 +7,7 @@
 event=$1 python=$2 package_dir=$3
 shift 3
 LC_ALL=C IFS=' 	
+' newline='
 '
 export LC_ALL
 
@@ -71,7 +72,7 @@ record() {
 "
 	fi
 	blob=$(
-		git -c core.fsync=loose-object hash-object -w --stdin <<END
+		git hash-object -w --stdin <<END
 version = 1
 id = "$id"
 phase = "commit-complete"
@@ -105,7 +106,7 @@ update refs/keep/ckpt/$1 $1"
 
 # Change refs, all or none: apply "COMMANDS OF UPDATE-REF".
 apply() {
-	git -c core.fsync=reference update-ref --stdin <<END
+	git update-ref --stdin <<END
 $1
 END
 }
@@ -166,29 +167,34 @@ if [ "$common_dir" != "$git_dir" ]; then
 	case $worktree in *[[:cntrl:]]*) use_python ;; esac
 fi
 
-# The time, with microseconds where `date` knows them.
-stamp=$(date -u +%Y-%m-%dT%H:%M:%S.%6NZ)
+# One git says what the commit is and, in the trace of its start, which time it is: `date` would be
+# one more process. The trace begins with a line of JSON; GIT_TRACE2_EVENT names a descriptor.
+commit_format='%H%n%P%n%s'
+facts=$(GIT_TRACE2_EVENT=3 GIT_TRACE2_EVENT_BRIEF=0 git log -1 --no-show-signature --encoding=UTF-8 \
+	--format="$commit_format" HEAD 3>&1 2>/dev/null) || use_python
+stamp=${facts#*'"time":"'}
+stamp=${stamp%%'"'*}
+while :; do
+	case $facts in '{"event":"'*) facts=${facts#*"$newline"} ;; *) break ;; esac
+done
+commit=${facts%%"$newline"*}
+facts=${facts#*"$newline"}
+parents=${facts%%"$newline"*}
+facts=${facts#*"$newline"}
+subject=${facts%%"$newline"*}
 case $stamp in
-*.[0-9][0-9][0-9][0-9][0-9][0-9]Z) ;;
+[0-9][0-9][0-9][0-9]-[0-9][0-9]-[0-9][0-9]T[0-9][0-9]:[0-9][0-9]:[0-9][0-9].[0-9][0-9][0-9][0-9][0-9][0-9]Z) ;;
 *) stamp=$(date -u +%Y-%m-%dT%H:%M:%S.000000Z) ;;
 esac
-
-commit_format='%H%n%P%n%s'
-facts=$(git log -1 --no-show-signature --encoding=UTF-8 --format="$commit_format" HEAD 2>/dev/null) || use_python
-{
-	read -r commit
-	read -r parents
-	IFS= read -r subject
-} <<END
-$facts
-END
+first=${parents%% *}
+missed=
+[ -z "$first" ] || [ -f "$common_dir/refs/keep/ckpt/$first" ] || missed=yes
 keep=yes
 record "$commit" "$parents" "$subject" 2>/dev/null || use_python "$commit"
 newest=$id
 
 # Two commits at once: the hook of the first saw HEAD at the second. Record what has no checkpoint.
-first=${parents%% *}
-if [ -n "$first" ] && [ ! -f "$common_dir/refs/keep/ckpt/$first" ]; then
+if [ -n "$missed" ]; then
 	keep= # the refs of newer commits keep these
 	missed=$(git log -n 16 --first-parent --since=1.minute --no-show-signature --encoding=UTF-8 \
 		--format="$commit_format" "$first" 2>/dev/null)
