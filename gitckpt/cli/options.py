@@ -72,7 +72,6 @@ def apply(quiet: bool = False, directory: str | None = None) -> None:
 
 
 def print_version() -> None:
-    """Print the version."""
     terminal.out(f"gitckpt {__version__}")
 
 

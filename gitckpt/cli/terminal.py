@@ -317,7 +317,6 @@ def count(number: int, noun: str) -> str:
 
 
 def heading(text: str) -> Shown:
-    """Return text as a heading."""
     return Shown(_styled(harmless(text), _BOLD, _has_colour()))
 
 

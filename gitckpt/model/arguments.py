@@ -116,7 +116,6 @@ def strings(name: str, value: Iterable[str] | None) -> tuple[str, ...]:
 
 
 def instances(name: str, value: Iterable[T] | None, kind: type[T], what: str) -> tuple[T, ...]:
-    """Return the values of an argument, all of one type (`what`); none for None."""
     if value is None:
         return ()
     if isinstance(value, str | bytes | Mapping) or not isinstance(value, Iterable):

@@ -70,7 +70,6 @@ def _tables(take: TableReader, key: str) -> Iterator[TableReader]:
 
 
 def read_worktree(take: TableReader) -> Worktree:
-    """Return the table `[worktree]`."""
     tree = _optional_oid(take, "tree")
     omitted = [
         Omitted(
@@ -118,7 +117,6 @@ def read_worktree(take: TableReader) -> Worktree:
 
 
 def read_progress(take: TableReader) -> Progress:
-    """Return the table `[progress]`."""
     return Progress(
         current_phase=count(take, "current_phase", 0),
         total_phases=count(take, "total_phases", 0),
@@ -130,7 +128,6 @@ def read_progress(take: TableReader) -> Progress:
 
 
 def read_imported(take: TableReader) -> Imported:
-    """Return the table `[imported]`."""
     original = take.required("original", str)
     if not ids.is_oid(original):
         raise take.invalid("original", f"must be a full object id, not {shown(original)}")
@@ -141,7 +138,6 @@ def read_imported(take: TableReader) -> Imported:
 
 
 def read_pipeline(take: TableReader) -> Pipeline:
-    """Return the table `[pipeline]`."""
     completed = take.map("completed")
     for phase, checkpoint in completed.items():
         identity(take, f"completed.{phase}", checkpoint)
@@ -159,7 +155,6 @@ def read_pipeline(take: TableReader) -> Pipeline:
 
 
 def read_attempt(take: TableReader) -> Attempt:
-    """Return the table `[attempt]`."""
     return Attempt(
         phase=line(take, "phase", take.required("phase", str)),
         number=count(take, "number", 1) or 1,

@@ -29,11 +29,11 @@ if TYPE_CHECKING:
         """A checkpoint as listed."""
 
         @property
-        def id(self) -> str: ...  # noqa: D102
+        def id(self) -> str: ...
         @property
-        def oid(self) -> str: ...  # noqa: D102
+        def oid(self) -> str: ...
         @property
-        def run(self) -> str | None: ...  # noqa: D102
+        def run(self) -> str | None: ...
 
     # Oid of the document, `_IN`, `_FROM` or `_COPIED`, and the worktree.
     Written = tuple[str, str, str]

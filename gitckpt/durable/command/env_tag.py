@@ -101,7 +101,6 @@ def end_leftovers(tag: EnvTag, *, older: bool = True) -> list[str]:
 
 
 def cannot_end(processes: Sequence[Process]) -> BusyError:
-    """Return the error for processes that do not end."""
     more = " and others" if len(processes) > _NAMED else ""
     names = ", ".join(process_tree.describe(process) for process in processes[:_NAMED]) + more
     numbers = " ".join(str(process.pid) for process in processes[:_NAMED])

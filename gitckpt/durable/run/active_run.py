@@ -138,7 +138,6 @@ class ActiveRun:
 
     @property
     def pipeline(self) -> Pipeline:
-        """Return the pipeline of the run."""
         return self._writer.pipeline
 
     @property

@@ -112,7 +112,6 @@ class Remarks:
         self._clauses: dict[str, None] = {}
 
     def add(self, clause: str) -> None:
-        """Add a clause."""
         self._clauses[clause] = None
 
     @property

@@ -79,7 +79,6 @@ def bare_above(top: bytes, paths: Iterable[bytes]) -> list[bytes]:
 
 
 def lies_in(path: bytes, directories: Collection[bytes]) -> bool:
-    """Return whether a path is one of the directories or lies in one."""
     return any(path == directory or path.startswith(directory + b"/") for directory in directories)
 
 
@@ -344,7 +343,6 @@ def is_held(repository: Repository, path: bytes, ref: str) -> bool:
 
 
 def has(repository: Repository, ref: str) -> bool:
-    """Return whether a repository has a ref."""
     if plain(repository, ref) is not None:
         return True
     return may_be_there(repository, ref) and repository.cat_file.info(ref) is not None
@@ -356,7 +354,6 @@ def is_plain(path: bytes) -> bool:
 
 
 def is_submodule(repository: Repository, tree: str, path: bytes) -> bool:
-    """Return whether a tree has a submodule at a path."""
     entry = leaf(repository, tree, path)
     return entry is not None and entry[1] == GITLINK
 

@@ -178,7 +178,6 @@ def _wrong_head(store: Checkpoints, chain: Sequence[SheetRow], head: str) -> tup
 
 
 def audit_keys(store: Checkpoints, evidence: Evidence) -> list[Flaw]:
-    """Return the flaws of keys."""
     runs = evidence.all_runs()
     flaws: list[Flaw] = []
     held = evidence.below(layout.KEYS)

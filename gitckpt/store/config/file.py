@@ -116,7 +116,6 @@ class Table(table.TableReader):
                 self.complain(f"unknown key {key!r} in {self.label}", key, hint=hint)
 
     def inner(self, key: str, label: str) -> Table | None:
-        """Return a table in this one; None if there is none, or the value is no table."""
         values = self.optional(key, dict)
         return None if values is None else Table(values, (*self.path, key), label, self._mistakes)
 
@@ -278,7 +277,6 @@ class Table(table.TableReader):
         return found
 
     def strings(self, key: str, label: str) -> dict[str, str]:
-        """Return a table of strings."""
         table = self.inner(key, label)
         found = {}
         for name, value in (table.values if table else {}).items():

@@ -603,7 +603,6 @@ class Rules:
         return self.read().limits
 
     def read(self) -> Settings:
-        """Return the current settings."""
         found = read(self._repository)
         for sentence in filter(None, (found.problem, found.notice)):
             if sentence not in self._told:

@@ -61,7 +61,6 @@ class HookSettings:
         self._values = config.read_local(repository, r"^(ckpt\.|notes\.rewrite|gc\.cruftpacks$|hook\.gitckpt-)")
 
     def all(self, name: str) -> list[str]:
-        """Return the values of a name."""
         return self._values.get(_canonical(name), [])
 
     def last(self, name: str) -> str | None:

@@ -598,7 +598,6 @@ class Hold:
         self._write(lambda lease: replace(lease, renewed=times.to_text(now), expires=times.to_text(now + self._length)))
 
     def release(self) -> None:
-        """Release the lease."""
         now = times.to_text(self._leases.clock())
         try:
             self._write(lambda lease: replace(lease, released=now))

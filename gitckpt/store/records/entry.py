@@ -249,7 +249,6 @@ def row(checkpoint: Checkpoint, oid: str) -> tuple[Value | None, ...]:
 
 
 def of_row(row: Sequence[Any]) -> Entry:
-    """Return the entry of a row."""
     values = list(row)
     values[_ID] = ids.from_bytes(values[_ID])
     for at in _HEX:

@@ -363,7 +363,6 @@ def _entries(repository: Repository, objects: Objects, tree: str | None, commit:
 
 
 def of_run(repository: Repository, run: str) -> RunFiles:
-    """Return the files of a run."""
     return RunFiles(os.path.join(directory(repository), run))
 
 

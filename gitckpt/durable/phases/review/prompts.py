@@ -76,7 +76,6 @@ def lint_fix(state: CycleState) -> str:
 
 
 def reviewer(state: CycleState) -> str:
-    """Return the prompt of the reviewer."""
     parts = [f"{_task(state)}\n\nThe coder has finished, and says:\n\n{cut(state.coder_output, _ANSWER)}\n"]
     if state.lint_output:
         parts.append(f"NOTE: the coder did not get rid of these complaints of the linter:\n{cut(state.lint_output, _LEFT_OVER)}\n")
