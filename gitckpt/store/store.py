@@ -966,8 +966,11 @@ class Store:
             CkptError: a file or the configuration cannot be written.
         """
         from gitckpt.store import setup
+        from gitckpt.store.retention import maintenance
 
-        return setup.install(self._checkpoints.repository, hooks)
+        done = setup.install(self._checkpoints.repository, hooks)
+        maintenance.expect_in_new(self._checkpoints.repository)
+        return done
 
     def outlook(self) -> str:
         """Return whether the next commit will be recorded.

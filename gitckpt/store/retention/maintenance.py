@@ -155,6 +155,13 @@ def expect(repository: Repository) -> None:
     _note(repository, _NEVER)
 
 
+def expect_in_new(repository: Repository) -> None:
+    """Record that maintenance never ran, in a repository without checkpoints: it needs none yet."""
+    is_known = os.path.exists(os.path.join(repository.private_dir, layout.MAINTAINED))
+    if not is_known and not repository.cuts() and not repository.git.run("for-each-ref", "--count=1", "refs/checkpoints").out:
+        expect(repository)
+
+
 def last(repository: Repository) -> Maintained:
     """Return when maintenance last ran, and how it ended."""
     try:
