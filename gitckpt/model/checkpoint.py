@@ -42,8 +42,6 @@ HOOK_TRIGGERS = (POST_COMMIT, POST_MERGE)
 
 @dataclass(frozen=True, slots=True)
 class Omitted:
-    """A path of the worktree that a snapshot did not capture."""
-
     # Relative to the top of the worktree; C-quoted like git's output where it is not UTF-8.
     path: str
     # In words for people.
@@ -239,7 +237,6 @@ class Checkpoint:
 
     @property
     def datetime(self) -> dt.datetime:
-        """The timestamp as an aware `datetime` in UTC."""
         return times.as_datetime(self.timestamp)
 
     @property
@@ -249,10 +246,8 @@ class Checkpoint:
 
     @property
     def phase_name(self) -> str:
-        """The phase without its status."""
         return phases.split(self.label)[0]
 
     @property
     def status(self) -> str:
-        """The status at the end of the label; "" where it has none."""
         return phases.split(self.label)[1]

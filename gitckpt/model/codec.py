@@ -21,27 +21,23 @@ if TYPE_CHECKING:
 
 
 def identity(take: TableReader, key: str, text: str) -> str:
-    """Return the checkpoint id in a key."""
     if not ids.is_id(text):
         raise take.invalid(key, f"must be a UUID version 4 in lower case, not {shown(text)}")
     return text
 
 
 def optional_identity(take: TableReader, key: str) -> str | None:
-    """Return the checkpoint id in a key that may be absent."""
     text = take.optional(key, str)
     return None if text is None else identity(take, key, text)
 
 
 def line(take: TableReader, key: str, text: str) -> str:
-    """Return a text that is not empty."""
     if not text.strip():
         raise take.invalid(key, "empty")
     return text
 
 
 def count(take: TableReader, key: str, least: int) -> int | None:
-    """Return a number that is at least `least`; None where it is absent."""
     value = take.optional(key, int)
     if value is not None and value < least:
         raise take.invalid(key, f"must be {least} or more, not {shown(value)}")
@@ -49,7 +45,6 @@ def count(take: TableReader, key: str, least: int) -> int | None:
 
 
 def git_sha(take: TableReader, text: str) -> str:
-    """Return a full oid, or ""."""
     if text and not ids.is_oid(text):
         raise take.invalid("git_sha", f"must be a full object id or empty, not {shown(text)}")
     return text
@@ -180,12 +175,7 @@ _PLACE = 20
 
 
 def put_back(state: dict[str, Any], types: Mapping[str, Any], ref: str) -> dict[str, Any]:
-    """Convert the strings that stand for other types back, in place; return the state.
-
-    Args:
-        types: JSON pointer -> kind, the document's table `types`.
-        ref: full name of the document's ref, for errors.
-    """
+    """Convert the strings that stand for other types back, in place; return the state."""
     long = 0
     for where, kind in types.items():
         field = f"types.{where}"
@@ -246,7 +236,6 @@ _TRIGGER = re.compile(r"[a-z][a-z0-9-]*(:[a-z0-9][a-z0-9._-]*)?")
 
 
 def encode(checkpoint: Checkpoint) -> bytes:
-    """Return the document of a checkpoint."""
     return document.render(fields(checkpoint), dict(checkpoint.state))
 
 
@@ -266,16 +255,7 @@ def fields(checkpoint: Checkpoint) -> dict[str, Any]:
 
 
 def decode(data: bytes, ref: str) -> Checkpoint:
-    """Return the checkpoint of a document.
-
-    Args:
-        data: the blob.
-        ref: full name of its ref; below `refs/checkpoints/` it must end with the document's id.
-
-    Raises:
-        NewerCheckpoint: its version is higher than `VERSION`.
-        InvalidCheckpoint: anything else is wrong; ref and field are named.
-    """
+    """Return the checkpoint of a document; below `refs/checkpoints/`, `ref` ends with its id."""
     return fenced(ref, lambda: _decode(data, ref))
 
 
@@ -287,8 +267,7 @@ def decode_header(data: bytes, ref: str) -> Checkpoint:
 def decode_summary(data: bytes, ref: str) -> Checkpoint:
     """Decode without the state, `[pipeline]` and `[attempt]`, where these stand last.
 
-    A listing needs no more, and these tables are most of the document of a long pipeline. Faults in
-    them are not detected.
+    They are most of the document of a long pipeline. Faults in them are not detected.
     """
     return fenced(ref, lambda: _decode_summary(data, ref))
 
@@ -344,7 +323,6 @@ def check(found: Mapping[str, Any], ref: str) -> None:
 
 
 def tables(found: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the tables among some fields as a checkpoint has them."""
     return {key.name: _TABLES[key.kind](TableReader(found[key.name], "", f"{key.name}.")) for key in document.KEYS if key.name in found}
 
 
@@ -471,7 +449,6 @@ def _worktree_fields(worktree: Worktree) -> dict[str, Any]:
 
 
 def _set_fields(record: Worktree | Progress | Omitted | Submodule | Suspect | Pipeline | Attempt | Imported) -> dict[str, Any]:
-    """Return the keys of a table; None, empty tuples and empty maps are absent."""
     values: dict[str, Any] = {}
     for name in record.__slots__:
         value = getattr(record, name)
@@ -482,6 +459,5 @@ def _set_fields(record: Worktree | Progress | Omitted | Submodule | Suspect | Pi
 
 
 def require_map(state: object) -> None:
-    """Raise `StateError` unless a state is a map."""
     if not isinstance(state, Mapping):
         raise StateError("", f"a state is a map of names to values, not {shown(state)}")
