@@ -66,7 +66,6 @@ def _octal(character: str) -> str:
 
 # Checks of arguments.
 
-
 # CO_COROUTINE, CO_ITERABLE_COROUTINE, CO_ASYNC_GENERATOR: importing `inspect` takes 5 ms.
 _ASYNC = 0x80 | 0x100 | 0x200
 

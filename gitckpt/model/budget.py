@@ -39,7 +39,7 @@ class Budget:
         self.size = size
         self.names = names
         self.values = values
-        self.steps = 32 * names
+        self.steps = 32 * names  # depths of all keys added up: each is looked up from the top
 
 
 # A checkpoint document before its state; each first listing reads that.
@@ -59,7 +59,7 @@ FILE = Budget(1 << 20, 20_000, 20_000)
 
 
 class Paths:
-    """Limits of a tree in a snapshot."""
+    """Limits of a tree: paths that differ from the checkout, and nesting of directories."""
 
     __slots__ = ("count", "depth")
 
@@ -70,7 +70,6 @@ class Paths:
 
 # A fetched tree is counted before it is listed: a few kilobytes can hold endless paths.
 SNAPSHOT = Paths(10_000_000, 500)
-
 
 # git's files of an operation in progress, and their bytes, which are all in memory at once. Labels
 # of a rebase are directories; a rebase by patches has one file per commit.
@@ -90,7 +89,7 @@ def require_size(size: int, limits: Budget) -> None:
 
 
 def require(text: str, limits: Budget) -> None:
-    """Check a document before it is parsed, in time linear in its length."""
+    """Raise `Excess` if a document exceeds limits, in time linear in its length."""
     require_size(len(text), limits)
     opaque, marks, run = _patterns()
     bare = opaque.sub("", text)

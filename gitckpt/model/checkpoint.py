@@ -237,6 +237,7 @@ class Checkpoint:
 
     @property
     def datetime(self) -> dt.datetime:
+        """The timestamp as an aware `datetime` in UTC."""
         return times.as_datetime(self.timestamp)
 
     @property
@@ -246,8 +247,10 @@ class Checkpoint:
 
     @property
     def phase_name(self) -> str:
+        """The phase without its status."""
         return phases.split(self.label)[0]
 
     @property
     def status(self) -> str:
+        """The status at the end of the label; "" where it has none."""
         return phases.split(self.label)[1]

@@ -169,7 +169,6 @@ def read_attempt(take: TableReader) -> Attempt:
 
 # Values that TOML lacks: strings in the document, listed in `types` by JSON pointer (RFC 6901).
 
-
 # Most digits of an array index in a JSON pointer.
 _PLACE = 20
 
@@ -227,7 +226,6 @@ def _lacking(kind: Any, text: str) -> Any:
 
 # Checkpoint <-> document, version 1.
 
-
 _STATE = b"\n[state]\n"
 _OTHER_TABLE = re.compile(rb"\n[ \t]*\[(?!state[\].])")
 _DRIVES = re.compile(rb"\n\[(?:attempt|pipeline)\]\n")
@@ -255,7 +253,7 @@ def fields(checkpoint: Checkpoint) -> dict[str, Any]:
 
 
 def decode(data: bytes, ref: str) -> Checkpoint:
-    """Return the checkpoint of a document; below `refs/checkpoints/`, `ref` ends with its id."""
+    """Return a document's checkpoint, or raise `InvalidCheckpoint` (also `NewerCheckpoint`)."""
     return fenced(ref, lambda: _decode(data, ref))
 
 
@@ -288,33 +286,27 @@ def _decode(data: bytes, ref: str) -> Checkpoint:
 def _decode_header(data: bytes, ref: str) -> Checkpoint:
     _require_size(data, ref)
     end = _end_of_header(data)
-    if end is not None:
-        try:
-            head = _parse(data[:end], ref)
-        except NewerCheckpoint:
-            raise
-        except InvalidCheckpoint:
-            pass
-        else:
-            head.setdefault("state", {})
-            return _checkpoint(head, ref, with_state=False)
-    return _checkpoint(_parse(data, ref), ref, with_state=False)
+    header = _decode_beginning(data[:end], ref) if end is not None else None
+    return header if header is not None else _checkpoint(_parse(data, ref), ref, with_state=False)
 
 
 def _decode_summary(data: bytes, ref: str) -> Checkpoint:
     _require_size(data, ref)
     match = _DRIVES.search(data)
-    if match is not None and not _EARLIER_TABLE.search(data, match.start() + 1):
-        try:
-            head = _parse(data[: match.start() + 1], ref)
-        except NewerCheckpoint:
-            raise
-        except InvalidCheckpoint:
-            pass  # the match was inside of a string
-        else:
-            head.setdefault("state", {})
-            return _checkpoint(head, ref, with_state=False)
-    return _decode_header(data, ref)
+    is_last = match is not None and not _EARLIER_TABLE.search(data, match.start() + 1)
+    summary = _decode_beginning(data[: match.start() + 1], ref) if match and is_last else None
+    return summary if summary is not None else _decode_header(data, ref)
+
+
+def _decode_beginning(data: bytes, ref: str) -> Checkpoint | None:
+    try:
+        head = _parse(data, ref)
+    except NewerCheckpoint:
+        raise
+    except InvalidCheckpoint:
+        return None  # it ends inside of a string
+    head.setdefault("state", {})
+    return _checkpoint(head, ref, with_state=False)
 
 
 def check(found: Mapping[str, Any], ref: str) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import datetime
 import datetime as dt
 import math
 from collections.abc import Mapping
@@ -54,7 +53,6 @@ def _plain(value: Any, path: Any, types: dict[str, str]) -> Any:
 
 # Differences between two states.
 
-
 # The value of a key that a state does not have.
 MISSING = object()
 
@@ -98,6 +96,6 @@ def _same(old: Any, new: Any) -> bool:
     if type(old) is not type(new):
         return False
     # By text, NaN equals itself, and -0.0 or another offset of the same instant is a change.
-    if type(old) in (float, datetime.datetime):
+    if type(old) in (float, dt.datetime):
         return repr(old) == repr(new)
     return bool(old == new)

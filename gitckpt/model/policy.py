@@ -12,7 +12,6 @@ from gitckpt.model.values import dataclass
 HOUR = 3600 * times.MICRO
 DAY = 24 * HOUR
 
-
 # Time and id of a checkpoint; the newer one of two has the greater place.
 Place = tuple[int, str]
 

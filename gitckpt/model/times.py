@@ -79,7 +79,7 @@ def from_text(text: str) -> int:
 
 
 def as_datetime(instant: int | str) -> dt.datetime:
-    """Return an instant, or the one of a timestamp, as an aware `datetime` in UTC."""
+    """Return an instant, or a timestamp's, as a `datetime` in UTC; else raise `UsageError`."""
     import datetime as dt  # 2 ms
 
     try:
@@ -90,7 +90,7 @@ def as_datetime(instant: int | str) -> dt.datetime:
 
 
 def as_instant(when: dt.datetime) -> int:
-    """Return an aware `datetime` in microseconds since the epoch."""
+    """Return an aware `datetime` in microseconds since the epoch; else raise `UsageError`."""
     import datetime as dt
 
     if not isinstance(when, dt.datetime) or when.utcoffset() is None:

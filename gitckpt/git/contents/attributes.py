@@ -39,7 +39,6 @@ _ASKED = ("text", "crlf", "eol", "filter", "ident", "working-tree-encoding")
 _AS_IS = {"filemode": "true", "symlinks": "true", "ignorecase": "false", "precomposeunicode": "false"}
 _COMMANDS = ("clean", "smudge", "process")
 
-
 _AUTOCRLF, _EOL, _DIGEST = "core.autocrlf=true", "core.eol=crlf", "attributes="
 # For each setting that makes CRLF of line ends: the settings under which git does the same.
 _LINE_ENDS = {
@@ -111,7 +110,7 @@ class Treatment:
         return self.driver == ANNEX
 
     def may_change(self, data: bytes) -> bool:
-        """Return whether content may come back changed; starts no process to find out."""
+        """Return whether content may come back changed; True only means that it must be compared."""
         if self.is_rewritten:
             return True
         if not self.is_text or (self.is_guessed and b"\0" in data):

@@ -26,12 +26,10 @@ if TYPE_CHECKING:
 
 # Limits of a snapshot.
 
-
 HINT = "it was not made by gitckpt: git ckpt list, and git ckpt remove with its id"
 
 _DIRECTORIES = (b"files", b"index", b"operation", b"raw", b"run", b"auto-merge")
 _LISTS = (b"flags", b"directories", b"modes", b"sparse", b"conversion")
-
 
 _MOST = budget.OPERATION
 # Beyond this, an operation in progress is neither kept nor restored.
@@ -92,7 +90,6 @@ def base_tree(repository: Repository, commit: str) -> str:
 
 
 # Check that trees are as git writes them, and count their paths: each tree is read once.
-
 
 # In bytes: no directory of a million files is larger; git itself handles larger ones.
 _LARGEST = 64 << 20
@@ -175,7 +172,6 @@ class Census:
 
 
 # A quarantine for many new objects, which become packs: git would write and flush a file for each.
-
 
 # The order in which the files of a pack are moved: git finds a pack by its .idx.
 _ENDINGS = (".pack", ".rev", ".idx")

@@ -30,7 +30,6 @@ if TYPE_CHECKING:
 
 # Cached verdicts: a derived file in the administrative directory of a worktree.
 
-
 FILE = "ckpt-exact"
 
 # Verdicts: the file is what git would write; it is not, and is not kept; a required filter applies.
@@ -82,7 +81,6 @@ def _path(repository: Repository) -> str:
 
 
 # The comparison.
-
 
 _NO_RULES = "none"
 # In nanoseconds: the coarsest time stamps of file systems. A file may change twice within one.

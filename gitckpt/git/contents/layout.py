@@ -33,7 +33,7 @@ _UMASK = re.compile(rb"^Umask:\s*([0-7]+)$", re.MULTILINE)
 
 
 def umask() -> int:
-    # Without changing it, if possible: other threads make files.
+    # `os.umask` tells it only by changing it, for all threads.
     try:
         with open("/proc/self/status", "rb") as file:
             match = _UMASK.search(file.read())

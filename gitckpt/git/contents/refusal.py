@@ -27,7 +27,6 @@ _INDEXING = "while indexing"
 _STORING = (_INSERTING, "temporary file", "unable to write file")
 _NOT_STARTED = ("the remote end hung up", "initialization for subprocess", "cannot fork to run subprocess")
 
-
 _PARTS = 16
 _STILL = "stop what writes to it, and run the command again; or leave all files out: git ckpt save --no-worktree"
 
@@ -40,8 +39,8 @@ class Refused:
 
     path: bytes
     cause: str
-    driver: str = ""
-    is_name: bool = False
+    driver: str = ""  # the required filter that failed
+    is_name: bool = False  # git rejects the name, whatever the content
 
 
 @dataclass(slots=True)
@@ -116,7 +115,7 @@ def _not_starting(index: PrivateIndex, paths: Sequence[bytes]) -> set[str]:
 
 
 def filter_works(index: PrivateIndex, path: bytes, oid: str) -> bool:
-    """Return whether the clean filter of a file accepts its blob; False for an empty blob."""
+    """Return whether a file's clean filter accepts its blob; False if empty: git runs no filter."""
     (blob,) = index.repository.cat_file.contents([oid])
     if blob is None or not blob[2]:
         return False

@@ -34,7 +34,6 @@ if TYPE_CHECKING:
 
 # Errors of git on an index, and the detection of a deleted index, on which git reports none.
 
-
 # How often git is called to read files that change meanwhile.
 TRIES = 5
 
@@ -133,7 +132,6 @@ class IndexWatch:
 
 
 # Administrative directories of linked worktrees, and the main worktree.
-
 
 # In the administrative directory: names the repository.
 COMMONDIR = "commondir"
@@ -412,7 +410,7 @@ def registered(repository: Repository) -> list[tuple[str, str]]:
 
 
 def unfinished(repository: Repository) -> list[str]:
-    """Return the worktrees that git is about to make, or was killed while making."""
+    """Return git directories of worktrees that git is making, or was killed while making."""
     return [git_dir for git_dir in _directories(repository) if not content(os.path.join(git_dir, "gitdir"))]
 
 

@@ -359,7 +359,6 @@ def _is_left_over(lock: str, directory: str) -> bool:
 
 # Entries in intent only (`git add --intent-to-add`), whether or not their files exist.
 
-
 EXECUTABLE, LINK, REPOSITORY = b"100755", b"120000", GITLINK
 # CE_INTENT_TO_ADD, as `git ls-files --debug` prints it.
 _FLAG = 0x20000000
@@ -395,7 +394,7 @@ def forget_trees(index: PrivateIndex, paths: Collection[bytes]) -> None:
     If the commit has an empty file there, `git reset --hard` mistakes the entry for it and keeps it
     in trees that git then takes for written.
     """
-    index.update("--no-assume-unchanged", paths)  # the one operation that changes nothing else
+    index.update("--no-assume-unchanged", paths)  # changes nothing else: they are not assumed unchanged
 
 
 def add(index: PrivateIndex, paths: Collection[bytes], modes: Mapping[bytes, bytes]) -> None:
@@ -447,7 +446,6 @@ def _stand_in_repository(git_dir: bytes, object_format: str) -> None:
 
 # The settings of a sparse checkout (git-sparse-checkout(1)), which a snapshot keeps.
 
-
 _NAMES = r"^(core\.sparsecheckout(cone)?|index\.sparse)$"
 _ALL = b"/*"
 
@@ -484,7 +482,6 @@ def bring_back(made: Repository, settings: bytes | None) -> None:
 
 # What git would ignore by the rules of a snapshot.
 
-
 RULES = b".gitignore"
 
 
@@ -499,20 +496,13 @@ def ignored_by(repository: Repository, rules: Mapping[bytes, str], paths: Sequen
     scratch = repository.scratch("rules")
     try:
         for path, oid in rules.items():
-            _write(os.path.join(os.fsencode(scratch), path), _content(repository, oid))
+            blob = next(repository.cat_file.contents([oid]))
+            target = os.path.join(os.fsencode(scratch), path)
+            os.makedirs(os.path.dirname(target), exist_ok=True)
+            with open(target, "wb") as file:
+                file.write(blob[2] if blob else b"")
         os.makedirs(scratch, exist_ok=True)
         words = (f"--work-tree={scratch}", "-C", scratch, "check-ignore", "--no-index", "-z", "--stdin")
         return set(repository.git.run(*words, data=b"\0".join(paths), ok=(0, 1)).out.split(b"\0")) - {b""}
     finally:
         premises.discard(scratch)
-
-
-def _content(repository: Repository, oid: str) -> bytes:
-    blob = next(repository.cat_file.contents([oid]))
-    return blob[2] if blob else b""
-
-
-def _write(path: bytes, data: bytes) -> None:
-    os.makedirs(os.path.dirname(path), exist_ok=True)
-    with open(path, "wb") as file:
-        file.write(data)

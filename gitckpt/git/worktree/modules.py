@@ -135,7 +135,7 @@ def copied(around: Repository, kept: Repository, made: Repository, path: bytes, 
 
 
 def pairs(repository: Repository, git_dir: str) -> Iterator[tuple[str, Repository, Repository | None]]:
-    """Yield nested name, repository and the main worktree's of the same submodule, if any."""
+    """Yield submodules, nested ones too: name, repository, and the main worktree's, if any."""
     yield from _pairs(os.path.join(git_dir, "modules"), os.path.join(repository.common_dir, "modules"), "", repository.object_format)
 
 

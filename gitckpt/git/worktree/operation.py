@@ -128,7 +128,7 @@ def would_move(files: Mapping[str, bytes], branch: str | None, source: str | Non
 
 
 def moves_nothing(repository: Repository, files: Mapping[str, bytes]) -> bool:
-    # Else the branch has moved since the operation began.
+    # If the branch has moved, only where this very operation is in progress.
     return is_at_its_start(repository, files) or collect(repository) == files
 
 
@@ -235,7 +235,6 @@ def _content(path: str) -> bytes:
 
 
 # Commits that amend, rebase, am or filter-repo has rewritten.
-
 
 _MERGING, _APPLYING = "rebase-merge", "rebase-apply"
 _MERGED, _APPLIED = os.path.join(_MERGING, "rewritten-list"), os.path.join(_APPLYING, "rewritten")
