@@ -19,16 +19,11 @@ if TYPE_CHECKING:
 
 
 def folded(name: str) -> str:
-    """Return a name in the form used to compare names."""
     return name.casefold().replace("-", " ").replace("_", " ").strip()
 
 
 def closest(text: str, known: Iterable[str], *, likeness: float = 0.6) -> str | None:
-    """Return the word that a mistyped one resembles most; None without any.
-
-    Args:
-        likeness: the least share of equal characters, from 0 to 1.
-    """
+    """Return the word that a mistyped one resembles most; None without any."""
     import difflib
 
     matches = difflib.get_close_matches(text, list(known), n=1, cutoff=likeness)
@@ -36,7 +31,6 @@ def closest(text: str, known: Iterable[str], *, likeness: float = 0.6) -> str | 
 
 
 def first_of(names: Sequence[str], limit: int = 5) -> str:
-    """Return the first `limit` names on one line, and the number of the others."""
     more = f" and {len(names) - limit} more" if len(names) > limit else ""
     return ", ".join(names[:limit]) + more
 
@@ -72,25 +66,21 @@ def _octal(character: str) -> str:
 
 # Checks of arguments.
 
-
 # CO_COROUTINE, CO_ITERABLE_COROUTINE, CO_ASYNC_GENERATOR: importing `inspect` takes 5 ms.
 _ASYNC = 0x80 | 0x100 | 0x200
 
 
 def require(name: str, value: object, kind: type | tuple[type, ...], what: str) -> None:
-    """Raise `UsageError` unless an argument has one of the types, in words: `what`."""
     if not isinstance(value, kind):
         raise refused(name, value, what)
 
 
 def require_text(name: str, value: object, *, may_be_none: bool = False) -> None:
-    """Raise `UsageError` unless an argument is a string."""
     if not (value is None and may_be_none):
         require(name, value, str, "a string")
 
 
 def require_number(name: str, value: object, *, may_be_none: bool = False) -> None:
-    """Raise `UsageError` unless an argument is a whole number from 0 on."""
     if not (value is None and may_be_none):
         require(name, value, int, "a whole number")
         if isinstance(value, bool) or (isinstance(value, int) and value < 0):
@@ -98,7 +88,6 @@ def require_number(name: str, value: object, *, may_be_none: bool = False) -> No
 
 
 def require_seconds(name: str, value: object) -> None:
-    """Raise `UsageError` unless an argument is a number of seconds from 0 on."""
     if isinstance(value, bool) or not isinstance(value, int | float) or not value >= 0:
         raise refused(name, value, "a number of seconds from 0 on")
 
@@ -127,7 +116,6 @@ def instances(name: str, value: Iterable[T] | None, kind: type[T], what: str) ->
 
 
 def require_callable(name: str, value: object, *, may_be_none: bool = False) -> None:
-    """Raise `UsageError` unless an argument is a function that is not async."""
     if value is None and may_be_none:
         return
     if not callable(value):
@@ -137,7 +125,6 @@ def require_callable(name: str, value: object, *, may_be_none: bool = False) -> 
 
 
 def must_not_be_async(name: str, value: object) -> UsageError:
-    """Return the error for a function that is called without await."""
     called = getattr(_unwrapped(value), "__name__", type(value).__name__).replace("<lambda>", "function")
     return UsageError(f"{name}: {called} is asynchronous, and is called without await: let another function call asyncio.run({called}(…))")
 
@@ -159,7 +146,6 @@ def _unwrapped(value: object) -> object:
 
 
 def mapping(name: str, value: Mapping[str, Any] | None) -> dict[str, Any]:
-    """Return a copy of an argument that is a map; an empty one for None."""
     if value is None:
         return {}
     require(name, value, Mapping, "a map of names to values")
@@ -167,7 +153,6 @@ def mapping(name: str, value: Mapping[str, Any] | None) -> dict[str, Any]:
 
 
 def refused(name: str, value: object, what: str) -> UsageError:
-    """Return the error for an argument of the wrong kind."""
     return UsageError(f"{name}: must be {what}, not {value!r:.60}")
 
 
@@ -182,7 +167,6 @@ def paths_of(paths: Iterable[T]) -> tuple[T, ...]:
 
 
 def require_path(name: str, value: object, *, as_text: bool = False) -> None:
-    """Raise `UsageError` unless an argument is a path without a zero byte."""
     path = value.__fspath__() if hasattr(value, "__fspath__") else value
     if not isinstance(path, str if as_text else str | bytes):
         raise refused(name, value, "a path")
@@ -196,7 +180,6 @@ def require_path(name: str, value: object, *, as_text: bool = False) -> None:
 
 
 def words(name: str, value: Iterable[str] | None) -> tuple[str, ...]:
-    """Return the strings of an argument that a command line can hold."""
     values = strings(name, value)
     for index, text in enumerate(values):
         require_path(f"{name}[{index}]", text)

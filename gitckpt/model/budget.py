@@ -31,16 +31,7 @@ MAX_INTEGER, MIN_INTEGER = 2**63 - 1, -(2**63)
 
 
 class Budget:
-    """Limits of a document.
-
-    Args:
-        size: bytes.
-        names: parts of all keys and table headers.
-        values: commas in arrays.
-
-    Attributes:
-        steps: depths of all keys added up: each key is looked up from the top.
-    """
+    """Limits of a document: bytes, parts of keys and table headers, commas in arrays."""
 
     __slots__ = ("names", "size", "steps", "values")
 
@@ -48,7 +39,7 @@ class Budget:
         self.size = size
         self.names = names
         self.values = values
-        self.steps = 32 * names
+        self.steps = 32 * names  # depths of all keys added up: each is looked up from the top
 
 
 # A checkpoint document before its state; each first listing reads that.
@@ -68,12 +59,7 @@ FILE = Budget(1 << 20, 20_000, 20_000)
 
 
 class Paths:
-    """Limits of a tree in a snapshot.
-
-    Args:
-        count: paths that differ from the checkout; for an operation, files and directories.
-        depth: nesting of directories.
-    """
+    """Limits of a tree: paths that differ from the checkout, and nesting of directories."""
 
     __slots__ = ("count", "depth")
 
@@ -84,7 +70,6 @@ class Paths:
 
 # A fetched tree is counted before it is listed: a few kilobytes can hold endless paths.
 SNAPSHOT = Paths(10_000_000, 500)
-
 
 # git's files of an operation in progress, and their bytes, which are all in memory at once. Labels
 # of a rebase are directories; a rebase by patches has one file per commit.
@@ -99,18 +84,12 @@ class Excess(ValueError):
 
 
 def require_size(size: int, limits: Budget) -> None:
-    """Raise `Excess` if a document of this size is too large."""
     if size > limits.size:
         raise Excess(f"too large: {size:,} bytes, where {limits.size:,} are allowed")
 
 
 def require(text: str, limits: Budget) -> None:
-    """Check a document before it is parsed, in time linear in its length.
-
-    Raises:
-        Excess: it holds more than `limits`, nests deeper than `MAX_LEVELS`, or has a number of more
-            than `MAX_DIGITS` digits.
-    """
+    """Raise `Excess` if a document exceeds limits, in time linear in its length."""
     require_size(len(text), limits)
     opaque, marks, run = _patterns()
     bare = opaque.sub("", text)
@@ -127,8 +106,6 @@ def require(text: str, limits: Budget) -> None:
 
 
 class _Count:
-    """Count names and values of a document, and track their depth."""
-
     def __init__(self, limits: Budget) -> None:
         self._limits = limits
         self._names = self._steps = self._values = 0

@@ -42,8 +42,6 @@ HOOK_TRIGGERS = (POST_COMMIT, POST_MERGE)
 
 @dataclass(frozen=True, slots=True)
 class Omitted:
-    """A path of the worktree that a snapshot did not capture."""
-
     # Relative to the top of the worktree; C-quoted like git's output where it is not UTF-8.
     path: str
     # In words for people.

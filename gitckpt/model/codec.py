@@ -21,27 +21,23 @@ if TYPE_CHECKING:
 
 
 def identity(take: TableReader, key: str, text: str) -> str:
-    """Return the checkpoint id in a key."""
     if not ids.is_id(text):
         raise take.invalid(key, f"must be a UUID version 4 in lower case, not {shown(text)}")
     return text
 
 
 def optional_identity(take: TableReader, key: str) -> str | None:
-    """Return the checkpoint id in a key that may be absent."""
     text = take.optional(key, str)
     return None if text is None else identity(take, key, text)
 
 
 def line(take: TableReader, key: str, text: str) -> str:
-    """Return a text that is not empty."""
     if not text.strip():
         raise take.invalid(key, "empty")
     return text
 
 
 def count(take: TableReader, key: str, least: int) -> int | None:
-    """Return a number that is at least `least`; None where it is absent."""
     value = take.optional(key, int)
     if value is not None and value < least:
         raise take.invalid(key, f"must be {least} or more, not {shown(value)}")
@@ -49,7 +45,6 @@ def count(take: TableReader, key: str, least: int) -> int | None:
 
 
 def git_sha(take: TableReader, text: str) -> str:
-    """Return a full oid, or ""."""
     if text and not ids.is_oid(text):
         raise take.invalid("git_sha", f"must be a full object id or empty, not {shown(text)}")
     return text
@@ -174,18 +169,12 @@ def read_attempt(take: TableReader) -> Attempt:
 
 # Values that TOML lacks: strings in the document, listed in `types` by JSON pointer (RFC 6901).
 
-
 # Most digits of an array index in a JSON pointer.
 _PLACE = 20
 
 
 def put_back(state: dict[str, Any], types: Mapping[str, Any], ref: str) -> dict[str, Any]:
-    """Convert the strings that stand for other types back, in place; return the state.
-
-    Args:
-        types: JSON pointer -> kind, the document's table `types`.
-        ref: full name of the document's ref, for errors.
-    """
+    """Convert the strings that stand for other types back, in place; return the state."""
     long = 0
     for where, kind in types.items():
         field = f"types.{where}"
@@ -237,7 +226,6 @@ def _lacking(kind: Any, text: str) -> Any:
 
 # Checkpoint <-> document, version 1.
 
-
 _STATE = b"\n[state]\n"
 _OTHER_TABLE = re.compile(rb"\n[ \t]*\[(?!state[\].])")
 _DRIVES = re.compile(rb"\n\[(?:attempt|pipeline)\]\n")
@@ -246,7 +234,6 @@ _TRIGGER = re.compile(r"[a-z][a-z0-9-]*(:[a-z0-9][a-z0-9._-]*)?")
 
 
 def encode(checkpoint: Checkpoint) -> bytes:
-    """Return the document of a checkpoint."""
     return document.render(fields(checkpoint), dict(checkpoint.state))
 
 
@@ -266,16 +253,7 @@ def fields(checkpoint: Checkpoint) -> dict[str, Any]:
 
 
 def decode(data: bytes, ref: str) -> Checkpoint:
-    """Return the checkpoint of a document.
-
-    Args:
-        data: the blob.
-        ref: full name of its ref; below `refs/checkpoints/` it must end with the document's id.
-
-    Raises:
-        NewerCheckpoint: its version is higher than `VERSION`.
-        InvalidCheckpoint: anything else is wrong; ref and field are named.
-    """
+    """Return a document's checkpoint, or raise `InvalidCheckpoint` (also `NewerCheckpoint`)."""
     return fenced(ref, lambda: _decode(data, ref))
 
 
@@ -287,8 +265,7 @@ def decode_header(data: bytes, ref: str) -> Checkpoint:
 def decode_summary(data: bytes, ref: str) -> Checkpoint:
     """Decode without the state, `[pipeline]` and `[attempt]`, where these stand last.
 
-    A listing needs no more, and these tables are most of the document of a long pipeline. Faults in
-    them are not detected.
+    They are most of the document of a long pipeline. Faults in them are not detected.
     """
     return fenced(ref, lambda: _decode_summary(data, ref))
 
@@ -309,33 +286,27 @@ def _decode(data: bytes, ref: str) -> Checkpoint:
 def _decode_header(data: bytes, ref: str) -> Checkpoint:
     _require_size(data, ref)
     end = _end_of_header(data)
-    if end is not None:
-        try:
-            head = _parse(data[:end], ref)
-        except NewerCheckpoint:
-            raise
-        except InvalidCheckpoint:
-            pass
-        else:
-            head.setdefault("state", {})
-            return _checkpoint(head, ref, with_state=False)
-    return _checkpoint(_parse(data, ref), ref, with_state=False)
+    header = _decode_beginning(data[:end], ref) if end is not None else None
+    return header if header is not None else _checkpoint(_parse(data, ref), ref, with_state=False)
 
 
 def _decode_summary(data: bytes, ref: str) -> Checkpoint:
     _require_size(data, ref)
     match = _DRIVES.search(data)
-    if match is not None and not _EARLIER_TABLE.search(data, match.start() + 1):
-        try:
-            head = _parse(data[: match.start() + 1], ref)
-        except NewerCheckpoint:
-            raise
-        except InvalidCheckpoint:
-            pass  # the match was inside of a string
-        else:
-            head.setdefault("state", {})
-            return _checkpoint(head, ref, with_state=False)
-    return _decode_header(data, ref)
+    is_last = match is not None and not _EARLIER_TABLE.search(data, match.start() + 1)
+    summary = _decode_beginning(data[: match.start() + 1], ref) if match and is_last else None
+    return summary if summary is not None else _decode_header(data, ref)
+
+
+def _decode_beginning(data: bytes, ref: str) -> Checkpoint | None:
+    try:
+        head = _parse(data, ref)
+    except NewerCheckpoint:
+        raise
+    except InvalidCheckpoint:
+        return None  # it ends inside of a string
+    head.setdefault("state", {})
+    return _checkpoint(head, ref, with_state=False)
 
 
 def check(found: Mapping[str, Any], ref: str) -> None:
@@ -344,7 +315,6 @@ def check(found: Mapping[str, Any], ref: str) -> None:
 
 
 def tables(found: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the tables among some fields as a checkpoint has them."""
     return {key.name: _TABLES[key.kind](TableReader(found[key.name], "", f"{key.name}.")) for key in document.KEYS if key.name in found}
 
 
@@ -471,7 +441,6 @@ def _worktree_fields(worktree: Worktree) -> dict[str, Any]:
 
 
 def _set_fields(record: Worktree | Progress | Omitted | Submodule | Suspect | Pipeline | Attempt | Imported) -> dict[str, Any]:
-    """Return the keys of a table; None, empty tuples and empty maps are absent."""
     values: dict[str, Any] = {}
     for name in record.__slots__:
         value = getattr(record, name)
@@ -482,6 +451,5 @@ def _set_fields(record: Worktree | Progress | Omitted | Submodule | Suspect | Pi
 
 
 def require_map(state: object) -> None:
-    """Raise `StateError` unless a state is a map."""
     if not isinstance(state, Mapping):
         raise StateError("", f"a state is a map of names to values, not {shown(state)}")

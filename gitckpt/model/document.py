@@ -17,15 +17,12 @@ MESSAGE = 1000
 
 
 class DocumentKey:
-    """A key of the checkpoint document.
-
-    The codec, the checks of a caller's values and `git ckpt show` use it.
+    """A key of the document: for the codec, checks of a caller's values, and `git ckpt show`.
 
     Attributes:
         kind: the name of its reader in `codec`, or the class of its table.
         is_given: whether a caller of `Store.record` may set it.
         shown: its name in `git ckpt show`; "" for none.
-        attribute: of `Checkpoint`; other than the name only for `phase`.
     """
 
     __slots__ = ("attribute", "is_given", "kind", "name", "shown")
@@ -63,23 +60,12 @@ ORDER = ("version", *(key.name for key in KEYS if key.kind[0].islower()))
 
 
 def message_of(text: str) -> str:
-    """Return a text as a message: on one line, cut to `MESSAGE` characters."""
     line = text if text.splitlines() == [text] else " ".join(text.split())
     return line if len(line) <= MESSAGE else f"{line[: MESSAGE - 1]}…"
 
 
 def render(fields: dict[str, Any], state: dict[str, Any]) -> bytes:
-    """Return a checkpoint document: UTF-8 TOML with `[state]` last.
-
-    A reader can therefore stop before the state.
-
-    Args:
-        fields: every key but `types` and `state`; None leaves a key out.
-        state: per key any JSON value, bytes, dates and times.
-
-    Raises:
-        StateError: a value cannot be stored losslessly; the error names its path.
-    """
+    """Return a document with `[state]` last, so that readers can stop there; None is left out."""
     types: dict[str, str] = {}
     body = toml.dump_state(state, types)
     known = {key: fields[key] for key in ORDER if key in fields}

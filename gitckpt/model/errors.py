@@ -42,7 +42,7 @@ class CkptError(Exception):
         self.hint = hint
 
     def __reduce__(self) -> tuple[object, ...]:
-        """Support `pickle` and `copy` for any constructor: process pools hang without it."""
+        # For `pickle` and `copy` with any constructor: process pools hang without it.
         return _made_again, (type(self), self.args), self.__dict__
 
     def but(self, **changes: object) -> Self:
@@ -81,11 +81,7 @@ class NotFoundError(CkptError):
 
 
 class AmbiguousError(NotFoundError):
-    """Several things have that name.
-
-    Args:
-        candidates: one line for each of them.
-    """
+    """Several things have that name: `candidates`, one line each."""
 
     def __init__(self, message: str, candidates: Sequence[str], *, hint: str | None = None) -> None:
         super().__init__(message, hint=hint)
@@ -101,11 +97,7 @@ class RunExists(CkptError):
 
 
 class RunComplete(UsageError):
-    """The run to resume is complete.
-
-    Args:
-        results: what its phases returned, by name, in order of completion.
-    """
+    """The run to resume is complete; `results` by phase, in order of completion."""
 
     def __init__(self, run: str, results: Mapping[str, Any]) -> None:
         hint = f"to do a phase again: git ckpt resume {run} --from PHASE; or fork it: --fork"
@@ -122,12 +114,7 @@ def _short(text: str) -> str:
 
 
 class InvalidCheckpoint(CkptError):
-    """A ref below `refs/checkpoints/` does not hold a valid checkpoint document.
-
-    Args:
-        ref: full name of the ref.
-        field: the offending key, dotted; "" for the document as a whole.
-    """
+    """A ref does not hold a valid document; `field` is the dotted key, "" for the whole."""
 
     exit_code = 13
 
@@ -145,11 +132,7 @@ class NewerCheckpoint(InvalidCheckpoint):
 
 
 class StateError(CkptError):
-    """A value that a checkpoint document cannot hold losslessly.
-
-    Args:
-        path: JSON pointer to the value.
-    """
+    """A value, at the JSON pointer `path`, that a document cannot hold losslessly."""
 
     exit_code = 13
 
@@ -176,7 +159,6 @@ class Finding:
         code: stable name of the kind of finding, such as "hook-missing".
         object: the affected ref, file or setting.
         cure: the command or line that fixes it; None for no advice.
-        repaired: whether it was fixed just now.
     """
 
     code: str

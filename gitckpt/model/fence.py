@@ -13,11 +13,7 @@ if TYPE_CHECKING:
 
 
 def fenced(ref: str, read: Callable[[], T]) -> T:
-    """Return `read()`, the content of the document behind a ref.
-
-    Raises:
-        InvalidCheckpoint: it failed with an error that is no `CkptError`; the ref is named.
-    """
+    """Return `read()`; any error that is no `CkptError` becomes `InvalidCheckpoint`."""
     try:
         return read()
     except CkptError:

@@ -24,15 +24,15 @@ _MAX_RUN_ID = 200  # a file name has at most 255 bytes, and git appends ".lock"
 
 
 def of_commit(oid: str) -> str:
-    """Return the checkpoint id for a commit: a UUID version 4 made of its full oid.
+    """Return a UUID version 4 made of a full oid, as `hooks/hook.sh` does.
 
-    Two hooks that record one commit thus make one checkpoint. `hooks/hook.sh` does the same.
+    Two hooks that record one commit thus make one checkpoint.
     """
     return f"{oid[:8]}-{oid[8:12]}-4{oid[13:16]}-8{oid[17:20]}-{oid[20:32]}"
 
 
 def new_id() -> str:
-    """Return a random UUID version 4 in canonical form (RFC 9562, section 5.4)."""
+    # RFC 9562, section 5.4
     raw = bytearray(os.urandom(16))
     raw[6] = raw[6] & 0x0F | 0x40
     raw[8] = raw[8] & 0x3F | 0x80
@@ -40,7 +40,6 @@ def new_id() -> str:
 
 
 def is_id(text: str) -> bool:
-    """Return whether a text is a canonical (lower case) UUID version 4."""
     return (
         len(text) == 36
         and text.count("-") == 4
@@ -52,25 +51,21 @@ def is_id(text: str) -> bool:
 
 
 def to_bytes(id_: str) -> bytes:
-    """Return the 16 bytes of a UUID."""
     return bytes.fromhex(id_.replace("-", ""))
 
 
 def from_bytes(data: bytes) -> str:
-    """Return the canonical form of the 16 bytes of a UUID."""
     text = data.hex()
     return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
 
 
 def is_id_prefix(text: str) -> bool:
-    """Return whether a text of `MIN_PREFIX` or more characters can begin an id."""
     if not MIN_PREFIX <= len(text) <= 36:
         return False
     return all(c == "-" if i in _HYPHENS else c in _HEX for i, c in enumerate(text)) and text[14:15] in ("", "4") and text[19:20] in "89ab"
 
 
 def is_oid(text: str) -> bool:
-    """Return whether a text is a full oid: 40 (SHA-1) or 64 (SHA-256) hex digits."""
     return len(text) in (40, 64) and _HEX.issuperset(text)
 
 
@@ -81,12 +76,7 @@ def slug(name: str) -> str:
 
 
 def run_id(stamp: str, name: str, attempt: int = 1) -> str:
-    """Return the id of a run.
-
-    Args:
-        stamp: its start as `YYYYMMDD-HHMMSS`, UTC.
-        attempt: 1, or a number to append because the id without it is taken.
-    """
+    """Return the id of a run; `stamp` is its start as `YYYYMMDD-HHMMSS`, UTC."""
     base = f"{stamp}-{slug(name)}"
     return base if attempt == 1 else f"{base}-{attempt}"
 
@@ -107,14 +97,12 @@ def is_run_id(text: str) -> bool:
 
 
 def require_id(text: str) -> None:
-    """Raise `NotFoundError` unless a text is a full id; "latest" is none."""
     if not is_id(text):
         named = f"{text:.60}"
         raise NotFoundError(f"{named!r} is not the full id of a checkpoint", hint=f"store.find({named!r}) returns that")
 
 
 def require_run_id(text: str) -> str:
-    """Return a run id; raise `UsageError` for anything else."""
     if not isinstance(text, str) or not is_run_id(text):
         hint = "a run id looks like 20261121-201500-add-login; store.find_run(TEXT) returns one"
         raise UsageError(f"{text!r} is not a run id", hint=hint)
@@ -122,7 +110,6 @@ def require_run_id(text: str) -> str:
 
 
 def require_oid_or_unborn(text: str) -> str:
-    """Return a full oid or "" (unborn branch); raise `UsageError` for anything else."""
     if not isinstance(text, str) or not (is_oid(text) or text == ""):
         raise UsageError(f"{text!r:.60} is not the full oid of a commit", hint="ask git for it: git rev-parse REV")
     return text

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import datetime
 import datetime as dt
 import math
 from collections.abc import Mapping
@@ -19,11 +18,7 @@ if TYPE_CHECKING:
 
 
 def document(checkpoint: Checkpoint) -> dict[str, Any]:
-    """Return the whole document.
-
-    Values that JSON lacks become strings; `types` maps JSON pointers into `state` to "bytes",
-    "float", "datetime", "date" or "time".
-    """
+    """Return the whole document; values that JSON lacks are strings, listed in `types`."""
     types: dict[str, str] = {}
     whole = {key: _plain(value, None, {}) for key, value in fields(checkpoint).items() if value is not None}
     converted = _plain(dict(checkpoint.state), None, types)
@@ -31,12 +26,10 @@ def document(checkpoint: Checkpoint) -> dict[str, Any]:
 
 
 def state(checkpoint: Checkpoint) -> dict[str, Any]:
-    """Return the state alone."""
     return plain(checkpoint.state)
 
 
 def plain(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the values of a state as JSON has them."""
     converted: dict[str, Any] = _plain(dict(values), None, {})
     return converted
 
@@ -60,17 +53,13 @@ def _plain(value: Any, path: Any, types: dict[str, str]) -> Any:
 
 # Differences between two states.
 
-
 # The value of a key that a state does not have.
 MISSING = object()
 
 
 @dataclass(frozen=True, slots=True)
 class StateChange:
-    """One value that differs between two states, at a JSON pointer.
-
-    `old` and `new` are an object that equals no value where there is none.
-    """
+    """One value that differs between two states; `old` or `new` may be `MISSING`."""
 
     pointer: str
     old: Any
@@ -78,12 +67,10 @@ class StateChange:
 
     @property
     def is_added(self) -> bool:
-        """Whether only the new state has it."""
         return self.old is MISSING
 
     @property
     def is_removed(self) -> bool:
-        """Whether only the old state has it."""
         return self.new is MISSING
 
 
@@ -109,6 +96,6 @@ def _same(old: Any, new: Any) -> bool:
     if type(old) is not type(new):
         return False
     # By text, NaN equals itself, and -0.0 or another offset of the same instant is a change.
-    if type(old) in (float, datetime.datetime):
+    if type(old) in (float, dt.datetime):
         return repr(old) == repr(new)
     return bool(old == new)

@@ -17,7 +17,6 @@ MORE = "and older ones: git ckpt list --commit"
 
 
 def link_line(checkpoint_id: str, phase: str, timestamp: str) -> str:
-    """Return the note line of a checkpoint: `<uuid> <phase> <timestamp>`."""
     words = " ".join(phase.split())
     if not words.isprintable():  # `git log` prints notes raw, and the document may be fetched
         words = "".join(each if each.isprintable() else ascii(each)[1:-1] for each in words)
@@ -25,7 +24,6 @@ def link_line(checkpoint_id: str, phase: str, timestamp: str) -> str:
 
 
 def link_id(line: str) -> str:
-    """Return the checkpoint id of a note line."""
     return line.partition(" ")[0]
 
 
@@ -35,12 +33,7 @@ def is_full(lines: Iterable[str]) -> bool:
 
 
 def changed(lines: Iterable[str], new: Iterable[str], gone: Collection[str]) -> list[str]:
-    """Return a note with links added and removed; lines by people stay as they are.
-
-    Args:
-        new: lines of links; a line replaces one of the same checkpoint.
-        gone: ids of checkpoints whose links are removed.
-    """
+    """Return a note with lines added and ids (`gone`) removed; lines by people stay."""
     lines = list(lines)
     # git's merge of notes may leave a line twice.
     links = {link_id(line): line for line in lines if ids.is_id(link_id(line))}

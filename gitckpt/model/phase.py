@@ -29,16 +29,10 @@ def split(label: str) -> tuple[str, str]:
 
 
 def label(text: str) -> str:
-    """Return the phase label for a text from a person or a program.
+    """Return the label for `phase-status`, or for a phase alone, which counts as complete.
 
-    Args:
-        text: `phase-status`, or a phase alone, which counts as complete. The part after the last
-            hyphen is a status only if `STATUSES` has it: `add-login` is the phase `add-login`.
-
-    Raises:
-        UsageError: the name is missing, the text has control characters or surrounding spaces, or
-            the status is a slip ("-fail", ".failed", capitals): a failed phase must not count as
-            complete by mistake.
+    The part after the last hyphen is a status only if `STATUSES` has it. A slip ("-fail",
+    ".failed", capitals) is refused: a failed phase must not count as complete by mistake.
     """
     name, status = split(text)
     complete = text
@@ -71,14 +65,9 @@ NOT_PHASES = ("run", "commit", "manual", "safety", "rewind")
 
 
 def completed_after(completed: dict[str, str], label: str, checkpoint_id: str, kept: Collection[str] | None = None) -> dict[str, str]:
-    """Return the completed phases of a run after a checkpoint.
+    """Return the completed phases (phase -> checkpoint) of a run after a checkpoint.
 
-    A phase that completes or is skipped is added. One that starts again is removed, with all that
-    were completed after it.
-
-    Args:
-        completed: phase -> the checkpoint that completed it, in order, before.
-        kept: for the label `REWOUND`, the phases that stay complete; None for all.
+    A phase that starts again is removed, with all that were completed after it.
     """
     if label == REWOUND and kept is not None:
         return {name: id_ for name, id_ in completed.items() if name in kept}
@@ -93,13 +82,7 @@ def completed_after(completed: dict[str, str], label: str, checkpoint_id: str, k
 
 
 def carry(fields: dict[str, Any], before: dict[str, Any]) -> None:
-    """Copy pipeline and attempt from the last checkpoint; update completed phases.
-
-    Args:
-        fields: keys of the new checkpoint, changed in place; those that are set stay, except the
-            completed phases.
-        before: keys of the run's last checkpoint; empty for a new run.
-    """
+    """Copy pipeline and attempt from the last checkpoint, unless set; update completed phases."""
     own, carried = fields.get("pipeline"), before.get("pipeline")
     pipeline = own or carried
     if pipeline is not None:

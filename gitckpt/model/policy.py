@@ -12,7 +12,6 @@ from gitckpt.model.values import dataclass
 HOUR = 3600 * times.MICRO
 DAY = 24 * HOUR
 
-
 # Time and id of a checkpoint; the newer one of two has the greater place.
 Place = tuple[int, str]
 
@@ -22,8 +21,6 @@ ALL: Place = (-(1 << 63), "")
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """The facts about a checkpoint that the policy needs."""
-
     id: str
     # In microseconds since the epoch.
     time: int
@@ -38,7 +35,6 @@ class Candidate:
     tagged: bool = False
 
     def is_among(self, oldest: Place | None) -> bool:
-        """Return whether it is as new as the oldest that stays."""
         return oldest is not None and (self.time, self.id) >= oldest
 
     @property
@@ -49,8 +45,6 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True)
 class RunCandidate:
-    """The facts about a run that the policy needs."""
-
     id: str
     # Of its newest checkpoint, in microseconds since the epoch.
     time: int
@@ -84,7 +78,6 @@ class Policy:
 
     @property
     def safeties(self) -> int:
-        """How many of the newest safety checkpoints stay."""
         return min(self.safety_keep_last, self.keep_last) if self.everything else self.safety_keep_last
 
     def __post_init__(self) -> None:
@@ -107,8 +100,6 @@ NOTHING_EXPIRES = Policy(
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """Whether a checkpoint or a run expires."""
-
     id: str
     expires: bool
     # A clause for people, such as "35d old, limit 30d".
@@ -127,11 +118,7 @@ class Newest:
 
 
 def apply(candidates: Iterable[Candidate], policy: Policy, newest: Newest, *, now: int) -> list[Decision]:
-    """Return a decision for each checkpoint, in order. Those of runs stay.
-
-    Args:
-        now: microseconds since the epoch, here and below.
-    """
+    """Return a decision for each checkpoint, in order. Those of runs stay."""
     return [
         _kept_for_what_it_is(candidate, policy)
         or _kept_or_expired_for_its_commit(candidate, policy, now)
@@ -152,13 +139,7 @@ class Span:
 
 
 def spans(candidates: Iterable[Candidate], policy: Policy, newest: Newest, *, now: int) -> list[Span]:
-    """Return the spans in which checkpoints are thinned.
-
-    Hours and days are those of UTC, so that each span stays the same.
-
-    Args:
-        candidates: those that do not expire, newest first.
-    """
+    """Return the spans, in UTC, in which checkpoints are thinned; candidates are newest first."""
     groups: dict[tuple[str | None, int, int], list[tuple[Candidate, bool]]] = {}
     first = min(policy.hourly_after, policy.daily_after)
     for each in candidates:
@@ -175,18 +156,14 @@ def spans(candidates: Iterable[Candidate], policy: Policy, newest: Newest, *, no
 
 
 def thinned(candidate: Candidate, span: Span, *, now: int) -> Decision:
-    """Return the decision on a due checkpoint that a later one replaces."""
     reason = f"{_length(now - candidate.time)} old, one {'an' if span.length == 'hour' else 'a'} {span.length} stays"
     return Decision(candidate.id, expires=True, reason=reason)
 
 
 def apply_to_runs(runs: Sequence[RunCandidate], policy: Policy, *, now: int) -> list[Decision]:
-    """Return a decision for each run, in order.
+    """Return a decision for each run, newest first.
 
     A driven run stays, and so does one that a staying unfinished run refers to.
-
-    Args:
-        runs: the one with the newest checkpoint first.
     """
     decided: dict[str, Decision] = {}
     unfinished = 0
@@ -204,11 +181,7 @@ def apply_to_runs(runs: Sequence[RunCandidate], policy: Policy, *, now: int) -> 
 
 
 def squashed(chain: Iterable[tuple[str, str, str]]) -> dict[str, str]:
-    """Return the progress checkpoints of phases that are complete, each with its phase.
-
-    Args:
-        chain: id, label and trigger of each checkpoint of the run, by sequence.
-    """
+    """Return the progress checkpoints of complete phases, each with its phase."""
     squashed_ids: dict[str, str] = {}
     begun: dict[str, list[str]] = {}
     for checkpoint, label, trigger in chain:

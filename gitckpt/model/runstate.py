@@ -25,7 +25,6 @@ _BY_STATUS = {"failed": FAILED, "blocked": BLOCKED, "partial": PAUSED, "complete
 
 
 def before_rewind(checkpoint_id: str) -> str:
-    """Return the message of the checkpoint before a rewind."""
     return f"{_TARGET}{checkpoint_id}"
 
 
@@ -44,7 +43,6 @@ def status(label: str | None, newest: str, *, driven: bool | None, stalled: bool
         label: of the newest checkpoint with the status of the run or a phase; None without any.
         newest: label of the newest checkpoint.
         driven: whether a live process holds its lease; None if released or never taken.
-        stalled: whether that process does nothing.
         by_driver: whether a driver recorded `label`: the run is at that phase, or was left there.
     """
     if driven:

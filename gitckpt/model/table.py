@@ -17,12 +17,7 @@ if TYPE_CHECKING:
 class TableReader:
     """A reader of one table of a document; raises at the first mistake.
 
-    Args:
-        source: where the document is, for errors: a ref.
-        prefix: of the table's keys in errors, such as `worktree.`.
-
-    Attributes:
-        kinds: the names of types in errors.
+    `source` (a ref) and `prefix` (such as `worktree.`) name the place in errors.
     """
 
     kinds: Mapping[type, str] = {
@@ -49,7 +44,6 @@ class TableReader:
         return unread
 
     def value(self, key: str, kind: type[T], default: D) -> T | D:
-        """Return a value; the default where it is missing."""
         self._known.add(key)
         if key not in self.values:
             return default
@@ -59,22 +53,18 @@ class TableReader:
         return value if type(value) is kind else self.wrong(key, self.kinds[kind], value, default)
 
     def optional(self, key: str, kind: type[T]) -> T | None:
-        """Return a value; None where it is missing."""
         return self.value(key, kind, None)
 
     def required(self, key: str, kind: type[T]) -> T:
-        """Return a value that must be present."""
         value = self.value(key, kind, None)
         if value is None:
             raise self.invalid(key, "missing")
         return value
 
     def flag(self, key: str, *, default: bool = False) -> bool:
-        """Return a boolean."""
         return self.value(key, bool, default)
 
     def instant(self, key: str) -> str | None:
-        """Return a timestamp; None where it is missing."""
         text = self.value(key, str, None)
         if text is not None:
             try:
@@ -84,7 +74,6 @@ class TableReader:
         return text
 
     def texts(self, key: str) -> tuple[str, ...]:
-        """Return an array of strings."""
         values: list[Any] = self.value(key, list, [])
         for i, value in enumerate(values):
             if type(value) is not str:
@@ -92,7 +81,6 @@ class TableReader:
         return tuple(values)
 
     def map(self, key: str) -> dict[str, str]:
-        """Return a table of strings."""
         values: dict[str, Any] = self.value(key, dict, {})
         for name, value in values.items():
             if type(value) is not str:
@@ -116,12 +104,10 @@ class TableReader:
         raise self.invalid(key, f"must be {wanted}, not {shown(value)}")
 
     def invalid(self, key: str, problem: str) -> InvalidCheckpoint:
-        """Return the error for a key."""
         return InvalidCheckpoint(self.source, self.prefix + key, problem)
 
 
 def shown(value: object, most: int = 60) -> str:
-    """Return a value for a message, cut to `most` characters."""
     try:
         return f"{value!r:.{most}}"
     except ValueError:  # Python prints no integer beyond 4,300 digits; `0x…` can write one

@@ -27,7 +27,6 @@ _dates: dict[int, str] = {}
 
 
 def now() -> int:
-    """Return the current instant, in microseconds since the epoch."""
     return time.time_ns() // 1000
 
 
@@ -53,12 +52,9 @@ def to_stamp(instant: int) -> str:
 
 
 def from_text(text: str) -> int:
-    """Return the instant of an RFC 3339 timestamp, to the microsecond.
+    """Return the instant of an RFC 3339 timestamp; raise `ValueError` if there is none such.
 
     A leap second (`:60`) counts as the first instant of the next minute.
-
-    Raises:
-        ValueError: it is no timestamp, or names a day or time that does not exist.
     """
     clock, offset = _split_offset(text)
     if len(clock) < 19 or clock[4] != "-" or clock[7] != "-" or clock[10] not in "Tt" or clock[13] != ":" or clock[16] != ":":
@@ -83,14 +79,7 @@ def from_text(text: str) -> int:
 
 
 def as_datetime(instant: int | str) -> dt.datetime:
-    """Return an instant as an aware `datetime` in UTC.
-
-    Args:
-        instant: microseconds since the epoch, or a timestamp.
-
-    Raises:
-        UsageError: it is neither, or beyond the years of `datetime`.
-    """
+    """Return an instant, or a timestamp's, as a `datetime` in UTC; else raise `UsageError`."""
     import datetime as dt  # 2 ms
 
     try:
@@ -101,11 +90,7 @@ def as_datetime(instant: int | str) -> dt.datetime:
 
 
 def as_instant(when: dt.datetime) -> int:
-    """Return an aware `datetime` in microseconds since the epoch.
-
-    Raises:
-        UsageError: it is no `datetime`, or has no time zone.
-    """
+    """Return an aware `datetime` in microseconds since the epoch; else raise `UsageError`."""
     import datetime as dt
 
     if not isinstance(when, dt.datetime) or when.utcoffset() is None:
@@ -114,7 +99,6 @@ def as_instant(when: dt.datetime) -> int:
 
 
 def is_usual(text: str) -> bool:
-    """Return whether a valid timestamp is in the form of `to_text`."""
     return len(text) == 27 and text[10] == "T" and text[19] == "." and text[26] == "Z" and text[17:19] != "60"
 
 

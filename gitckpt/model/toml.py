@@ -40,11 +40,6 @@ _SHORT = 4000
 
 
 def dumps(document: dict[str, Any], limits: Budget = budget.HEADER) -> str:
-    """Return a TOML document.
-
-    Raises:
-        StateError: a value is not TOML's, and its path is named; or the document exceeds `limits`.
-    """
     writer = _Writer(None)
     writer.table(document, "", None, 0)
     return writer.text("the document, less the state," if limits is budget.HEADER else "the document", limits)
@@ -53,14 +48,8 @@ def dumps(document: dict[str, Any], limits: Budget = budget.HEADER) -> str:
 def dump_state(state: dict[str, Any], types: dict[str, str]) -> str:
     """Return a state as the table `[state]` of a document.
 
-    Args:
-        state: per key any JSON value, bytes, dates and times.
-        types: receives JSON pointer (RFC 6901) -> kind of each value written as a string: "null",
-            "bytes" (base64) or "integer" (beyond 64 bits; `0x…` beyond 3,900 decimal digits).
-
-    Raises:
-        StateError: a value or key cannot be stored losslessly (its JSON pointer is named), or the
-            state is too large.
+    `types` receives JSON pointer (RFC 6901) -> kind of each value written as a string: "null",
+    "bytes" (base64) or "integer" (beyond 64 bits; `0x…` beyond 3,900 decimal digits).
     """
     writer = _Writer(types)
     writer.parts.append("[state]\n")
@@ -69,14 +58,7 @@ def dump_state(state: dict[str, Any], types: dict[str, str]) -> str:
 
 
 def loads(text: str, limits: Budget | None = budget.DOCUMENT) -> dict[str, Any]:
-    """Return the content of a TOML document.
-
-    Args:
-        limits: None if they were checked before.
-
-    Raises:
-        ValueError: it is not TOML, nests too deeply for Python, or exceeds the limits.
-    """
+    """Return the content of a TOML document, or raise `ValueError`; without `limits` unchecked."""
     table = _plain(text) if len(text) <= _SHORT else None
     if table is not None:
         return table

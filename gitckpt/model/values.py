@@ -36,7 +36,7 @@ class _Field:
 
 
 def _dataclass(*, frozen: bool = False, slots: bool = False) -> Callable[[type], type]:
-    """As `dataclasses.dataclass`; the class must have slots and no bases."""
+    # The class must have slots and no bases.
 
     def make(cls: type) -> type:
         if not slots or cls.__bases__ != (object,):
@@ -112,7 +112,7 @@ def _initializer(cls: type, fields: Mapping[str, _Field]) -> Callable[..., None]
 
 
 def _refuse(cls: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> NoReturn:
-    """Raise the TypeError of a wrong call, in the words of `inspect`."""
+    # In the words of `inspect`.
     try:
         cls.__signature__.bind(*args, **kwargs)
     except TypeError as error:
@@ -138,7 +138,7 @@ def _shower(names: Sequence[str]) -> Callable[[Any], str]:
 
 
 def _pickled(names: Sequence[str]) -> tuple[Callable[[Any], list[Any]], Callable[[Any, list[Any]], None]]:
-    """Return state getter and setter for `copy` and `pickle` of a frozen value."""
+    # For `copy` and `pickle` of a frozen value.
 
     def state_of(self: Any) -> list[Any]:
         return [getattr(self, name) for name in names]

@@ -32,7 +32,6 @@ _LARGEST = 32 << 10
 
 
 def is_used(repository: Repository) -> bool:
-    """Return whether the filter of git-annex is configured."""
     return bool(config.read(repository, rf"^filter\.{ANNEX}\."))
 
 
@@ -49,14 +48,7 @@ def held(repository: Repository, files: Mapping[bytes, tuple[str, int]]) -> set[
 
 
 def populate(index: PrivateIndex, blobs: Mapping[bytes, str]) -> None:
-    """Replace the pointers that git wrote by their contents.
-
-    A pointer stays if git-annex does not have the content here.
-
-    Args:
-        index: the index that lists the files; it is refreshed for those that change.
-        blobs: oids of the files to look at, by path.
-    """
+    """Replace the pointers that git wrote by their contents, where git-annex has them here."""
     repository = index.repository
     top = os.fsencode(repository.worktree or "")
     keys = {}
@@ -82,11 +74,8 @@ def populate(index: PrivateIndex, blobs: Mapping[bytes, str]) -> None:
 
 
 def _place(repository: Repository, key: bytes) -> bytes | None:
-    """Return the path of a key's content, or None if it is not here.
-
-    The directories (two letters, three digits in bare repositories) are those of
-    https://git-annex.branchable.com/internals/hashing/.
-    """
+    # https://git-annex.branchable.com/internals/hashing/: two letters, or three digits in bare
+    # repositories.
     # Computed without git-annex, which writes into the worktree before it answers.
     digest = hashlib.md5(key, usedforsecurity=False).digest()
     number = int.from_bytes(digest[:4], "little")

@@ -39,7 +39,6 @@ _ASKED = ("text", "crlf", "eol", "filter", "ident", "working-tree-encoding")
 _AS_IS = {"filemode": "true", "symlinks": "true", "ignorecase": "false", "precomposeunicode": "false"}
 _COMMANDS = ("clean", "smudge", "process")
 
-
 _AUTOCRLF, _EOL, _DIGEST = "core.autocrlf=true", "core.eol=crlf", "attributes="
 # For each setting that makes CRLF of line ends: the settings under which git does the same.
 _LINE_ENDS = {
@@ -51,8 +50,6 @@ _LINE_ENDS = {
 
 @dataclass(frozen=True, slots=True)
 class Configured:
-    """Git's settings for conversions."""
-
     # `core.autocrlf`: "true", "input", or "" for neither.
     autocrlf: str = ""
     eol: str = ""
@@ -74,7 +71,6 @@ class Configured:
 
     @classmethod
     def of(cls, settings: Mapping[str, Sequence[str]]) -> Configured:
-        """Parse settings from `config.read`; names outside `SETTINGS` are ignored."""
         last = {name: values[-1] for name, values in settings.items()}
         drivers = sorted({name[7:].rpartition(".")[0] for name in last if name.startswith("filter.")})
         filters = []
@@ -96,8 +92,6 @@ class Configured:
 
 @dataclass(frozen=True, slots=True)
 class Treatment:
-    """How git converts one file."""
-
     # The filter; "" for none.
     driver: str = ""
     # Whether the filter is required (`filter.*.required`), as those of git-crypt and LFS are.
@@ -113,14 +107,10 @@ class Treatment:
 
     @property
     def is_annex(self) -> bool:
-        """Whether the filter is that of git-annex."""
         return self.driver == ANNEX
 
     def may_change(self, data: bytes) -> bool:
-        """Return whether content may come back changed.
-
-        No process is started, so True only means that the result must be compared.
-        """
+        """Return whether content may come back changed; True only means that it must be compared."""
         if self.is_rewritten:
             return True
         if not self.is_text or (self.is_guessed and b"\0" in data):
@@ -133,14 +123,11 @@ UNTOUCHED = Treatment()
 
 @dataclass(frozen=True, slots=True)
 class AttributeRules:
-    """The settings and attributes that decide what is converted in a worktree."""
-
     configured: Configured
     # The attribute files: path and content.
     sources: tuple[tuple[str, bytes], ...]
 
     def digest(self, besides: Iterable[bytes]) -> str:
-        """Return a digest of the rules and further data."""
         parts = [repr(self.configured).encode("utf-8", "surrogateescape")]
         for path, content in self.sources:
             parts += [os.fsencode(path), content]
@@ -149,8 +136,6 @@ class AttributeRules:
 
 def rules(repository: Repository, configured: Configured, directories: Iterable[bytes], unseen: Iterable[bytes]) -> AttributeRules | None:
     """Return the rules for conversions, or None if nothing is converted.
-
-    Starts no process, except for `attr.tree`.
 
     Args:
         directories: all directories in which git may look for attributes, relative to the top.
@@ -172,10 +157,9 @@ def rules(repository: Repository, configured: Configured, directories: Iterable[
 
 
 def settings(repository: Repository, configured: Configured) -> bytes:
-    """Return the conversion settings that are not in the worktree's files.
+    """Return the conversion settings outside the worktree's files; b"" if they convert nothing.
 
-    One per line; b"" if they convert nothing. Filters are left out: LFS is usually configured for
-    all repositories at once.
+    Filters are left out: LFS is usually configured for all repositories at once.
     """
     contents = map(_content, _outside(repository, configured))
     sources = [content for content in contents if content and _CONVERTING.search(content)]
@@ -196,7 +180,6 @@ def line_end_options(settings: bytes) -> tuple[str, ...]:
 
 
 def have_same_attributes(settings: bytes, others: bytes) -> bool:
-    """Return whether two `settings` have the same attributes outside the worktree."""
     return _digest(settings) == _digest(others)
 
 
@@ -205,7 +188,6 @@ def _digest(settings: bytes) -> bytes:
 
 
 def treatments(index: PrivateIndex, configured: Configured, paths: Collection[bytes]) -> dict[bytes, Treatment]:
-    """Return how git converts each of the files."""
     if not paths:
         return {}
     fields = index.git("check-attr", "-z", "--stdin", *_ASKED, data=b"".join(path + b"\0" for path in paths)).split(b"\0")
@@ -240,7 +222,7 @@ def _treatment(said: Mapping[str, str], configured: Configured) -> Treatment:
 
 
 def _outside(repository: Repository, configured: Configured) -> list[str]:
-    """Return where git may find attributes outside the worktree (gitattributes(5))."""
+    # gitattributes(5)
     shared = os.environ.get("XDG_CONFIG_HOME") or os.path.join(os.path.expanduser("~"), ".config")
     own = os.path.expanduser(configured.attributes) if configured.attributes else os.path.join(shared, "git", "attributes")
     places = ("", *os.environ.get("PATH", "").split(os.pathsep))

@@ -26,12 +26,10 @@ if TYPE_CHECKING:
 
 # Limits of a snapshot.
 
-
 HINT = "it was not made by gitckpt: git ckpt list, and git ckpt remove with its id"
 
 _DIRECTORIES = (b"files", b"index", b"operation", b"raw", b"run", b"auto-merge")
 _LISTS = (b"flags", b"directories", b"modes", b"sparse", b"conversion")
-
 
 _MOST = budget.OPERATION
 # Beyond this, an operation in progress is neither kept nor restored.
@@ -43,16 +41,13 @@ class UnsoundSnapshot(WorktreeError):
 
 
 def require(repository: Repository, snapshot: str | None, commit: str) -> None:
-    """Check a snapshot before its paths are listed.
+    """Raise `UnsoundSnapshot` if a snapshot is too large or has a tree that git would not list.
 
     What HEAD already has is not checked: it was listed before.
 
     Args:
         snapshot: oid of its tree; None if the commit stands for the files.
         commit: full oid; "" for no files at all.
-
-    Raises:
-        UnsoundSnapshot: it exceeds `budget.SNAPSHOT`, or has a tree that git would not list.
     """
     head = repository.cat_file.info("HEAD^{tree}")
     whole, base = Expansion(repository, budget.SNAPSHOT), head[0] if head is not None else ""
@@ -83,7 +78,6 @@ def require_shape(parts: Entries, snapshot: str) -> None:
 
 
 def is_too_much(operation: Mapping[str, bytes]) -> bool:
-    """Return whether the files of an operation exceed what a reader accepts."""
     directories = {os.path.dirname(name) for name in operation}
     count = len(operation) + sum(name.count("/") + 1 for name in directories)  # an upper bound
     deep = any(name.count("/") > budget.OPERATION.depth for name in operation)
@@ -91,13 +85,11 @@ def is_too_much(operation: Mapping[str, bytes]) -> bool:
 
 
 def base_tree(repository: Repository, commit: str) -> str:
-    """Return the tree of a commit; the empty tree for ""."""
     tree = repository.cat_file.info(f"{commit}^{{tree}}") if commit else None
     return tree[0] if tree else empty_tree(repository.object_format)
 
 
 # Check that trees are as git writes them, and count their paths: each tree is read once.
-
 
 # In bytes: no directory of a million files is larger; git itself handles larger ones.
 _LARGEST = 64 << 20
@@ -129,7 +121,6 @@ class Census:
             level = [child for oid, found in zip(level, self._read(level), strict=True) for child in self._take(oid, found)]
 
     def flaw(self, root: str) -> str:
-        """Describe the first flaw of a tree or of those below it; "" if there is none."""
         oid = self._counted(root)[2]
         return f"the tree {oid}: {self._flaws[oid]}" if oid else ""
 
@@ -182,19 +173,14 @@ class Census:
 
 # A quarantine for many new objects, which become packs: git would write and flush a file for each.
 
-
 # The order in which the files of a pack are moved: git finds a pack by its .idx.
 _ENDINGS = (".pack", ".rev", ".idx")
 
 
 class Quarantine:
-    """A separate directory for the new objects of some git commands, until `migrate`.
+    """A directory for the new objects of git commands; deleted unless `migrate` was called.
 
-    A context manager: at its end, objects that were not migrated are deleted.
-
-    Attributes:
-        options: git options to pass before the command name.
-        environment: the variables to run the commands with.
+    Call git with `options` before the command name, and with `environment`.
     """
 
     def __init__(self, repository: Repository) -> None:
@@ -246,7 +232,7 @@ class Quarantine:
 
 
 def _quoted(path: str) -> str:
-    """Quote a path for git's colon-separated lists (Documentation/git.txt)."""
+    # For git's colon-separated lists (Documentation/git.txt).
     if ":" not in path and '"' not in path and path.isprintable():
         return path
     octal = "".join(chr(byte) if 32 <= byte < 127 and byte not in b'"\\' else f"\\{byte:03o}" for byte in os.fsencode(path))

@@ -30,7 +30,6 @@ if TYPE_CHECKING:
 
 # Cached verdicts: a derived file in the administrative directory of a worktree.
 
-
 FILE = "ckpt-exact"
 
 # Verdicts: the file is what git would write; it is not, and is not kept; a required filter applies.
@@ -41,20 +40,15 @@ _FORM = b"gitckpt exact 1 "
 
 
 def verdict_mark(oid: str, status: os.stat_result) -> bytes:
-    """Return the blob's oid and the file's stat data, for which a verdict holds."""
     return b"%s %d %d" % (oid.encode(), status.st_ctime_ns, status.st_ino)
 
 
 def are_there(repository: Repository) -> bool:
-    """Return whether files of a worktree were converted before, and may still be."""
     return os.path.exists(_path(repository))
 
 
 def load(repository: Repository) -> tuple[str, dict[bytes, bytes] | None]:
-    """Return the recorded digest of the rules and the verdicts.
-
-    Verdicts are marks (`verdict_mark`, verdict) by path; None if there is no file.
-    """
+    """Return the digest of the rules, and `<mark> <verdict>` by path; None without a file."""
     try:
         with open(_path(repository), "rb") as file:
             head, *records = file.read().split(b"\0")
@@ -71,14 +65,13 @@ def load(repository: Repository) -> tuple[str, dict[bytes, bytes] | None]:
 
 
 def save(repository: Repository, key: str, known: dict[bytes, bytes]) -> None:
-    """Record verdicts if possible: without them, the next capture compares again."""
+    # Failure does no harm: the next capture compares again.
     data = _FORM + key.encode() + b"".join(b"\0%s\t%s" % (about, path) for path, about in known.items())
     with contextlib.suppress(OSError):
         atomic.write_own(_path(repository), data, flushed=False)
 
 
 def forget(repository: Repository) -> None:
-    """Remove the recorded verdicts: nothing is converted any more."""
     with contextlib.suppress(OSError):
         os.unlink(_path(repository))
 
@@ -88,7 +81,6 @@ def _path(repository: Repository) -> str:
 
 
 # The comparison.
-
 
 _NO_RULES = "none"
 # In nanoseconds: the coarsest time stamps of file systems. A file may change twice within one.
@@ -117,8 +109,6 @@ class Converted:
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """What must not be kept."""
-
     # In bytes; larger files are not kept. None sets no limit.
     most: int | None = None
     # Returns whether the bytes of a path must not be kept if a filter applies.
@@ -131,8 +121,6 @@ class Terms:
 
 @dataclass(frozen=True, slots=True)
 class _Candidate:
-    """A file that git may write differently."""
-
     path: bytes
     oid: str
     data: bytes
@@ -141,12 +129,7 @@ class _Candidate:
 
 
 class Conversions:
-    """A search for files that git would not write as they are.
-
-    Args:
-        index: lists the files of the worktree with their blobs.
-        objects: where bytes are written; None to write none.
-    """
+    """A search for files that git would not write as they are; `objects` None keeps no bytes."""
 
     def __init__(
         self,
@@ -168,7 +151,6 @@ class Conversions:
         self._pending: dict[str, bytes] = {}
 
     def look(self, besides: Collection[bytes] = ()) -> Converted:
-        """Look at all files except those in `besides`."""
         entries = list(_entries(self._index))
         key = self._key(entries)
         last_key, self._earlier = load(self._index.repository)
@@ -204,7 +186,6 @@ class Conversions:
         return self._rules.digest([*unread, self._terms.text.encode("utf-8", "surrogateescape")])
 
     def _holds(self, path: bytes, verdict: bytes) -> bool:
-        """Reuse the last verdict on a file; return whether it still holds."""
         if verdict == INEXACT:
             if path in self._terms.regardless:
                 return False
@@ -335,12 +316,9 @@ def written_by_git(
     is_filtered: bool,
     options: Sequence[str] = (),
 ) -> list[bytes | None]:
-    """Return what git writes to the worktree for each blob; None if it cannot.
+    """Return what git writes to the worktree for each blob (oid and path); None if it cannot.
 
-    Args:
-        wanted: oids, each with the path that attributes are read for.
-        is_filtered: whether a filter applies. If it fails, git goes on without it, and no output
-            can be trusted.
+    If a filter applies (`is_filtered`) and fails, git goes on without it: no output is trusted.
     """
     if not wanted:
         return []

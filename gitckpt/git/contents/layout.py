@@ -33,7 +33,7 @@ _UMASK = re.compile(rb"^Umask:\s*([0-7]+)$", re.MULTILINE)
 
 
 def umask() -> int:
-    """Return the umask of this process, if possible without changing it."""
+    # `os.umask` tells it only by changing it, for all threads.
     try:
         with open("/proc/self/status", "rb") as file:
             match = _UMASK.search(file.read())
@@ -59,7 +59,6 @@ def narrowed(mode: int, mask: int) -> int | None:
 
 
 def narrowed_files(top: bytes, paths: Collection[bytes]) -> dict[bytes, int]:
-    """Return the modes of files that are narrower than usual."""
     modes: dict[bytes, int] = {}
     mask = umask() if paths else 0
     for path in paths:
@@ -71,7 +70,6 @@ def narrowed_files(top: bytes, paths: Collection[bytes]) -> dict[bytes, int]:
 
 
 def narrowed_directories(modes: Mapping[bytes, int]) -> dict[bytes, int]:
-    """Return those of directory modes (`st_mode` by path) that are narrow."""
     mask = umask() if modes else 0
     usual = 0o777 & ~mask
     narrow = {path: narrowed(mode, mask) for path, mode in modes.items() if usual & ~mode}
@@ -81,11 +79,9 @@ def narrowed_directories(modes: Mapping[bytes, int]) -> dict[bytes, int]:
 def empty(repository: Repository, top: bytes, candidates: Collection[bytes], files: str) -> list[bytes]:
     """Return the candidates that are empty directories and no submodules.
 
-    A directory with only ignored files, such as a cache, is not empty. Without a candidate, no git
-    process runs.
+    A directory with only ignored files, such as a cache, is not empty.
 
     Args:
-        candidates: paths relative to the top; the top itself (b"") does not count.
         files: oid of the tree of all files.
     """
     known = {path for path in candidates if path and _is_empty(os.path.join(top, path))}
@@ -109,7 +105,6 @@ def is_plain(path: bytes) -> bool:
 
 
 def require_plain(directories: Collection[bytes], modes: Collection[bytes]) -> None:
-    """Raise `WorktreeError` if directories or modes of a snapshot are not trustworthy."""
     if len(directories) > MOST or len(modes) > MOST:
         raise WorktreeError("the snapshot is not to be trusted: it has too many directories or modes", hint="look at it: git fsck")
     for path in [*directories, *modes]:
@@ -118,7 +113,6 @@ def require_plain(directories: Collection[bytes], modes: Collection[bytes]) -> N
 
 
 def missing(top: str, directories: Collection[bytes]) -> list[bytes]:
-    """Return the directories of a snapshot that do not exist."""
     whole = os.fsencode(top)
     return [path for path in directories if not os.path.isdir(os.path.join(whole, path))]
 
@@ -135,10 +129,7 @@ def wider(top: str, modes: Mapping[bytes, int]) -> dict[bytes, int]:
 
 
 def unmet(top: str, directories: Collection[bytes], modes: Mapping[bytes, int]) -> list[bytes]:
-    """Return what `bring_back` could not restore.
-
-    These are missing directories (with a slash at the end) and paths with too many permissions.
-    """
+    """Return missing directories (with a slash at the end) and paths with too many permissions."""
     return [path + b"/" for path in missing(top, directories)] + [path for path in sorted(wider(top, modes)) if _is_ours(top, path)]
 
 
@@ -151,7 +142,6 @@ def _is_ours(top: str, path: bytes) -> bool:
 
 
 def bring_back(top: str, directories: Collection[bytes], modes: Mapping[bytes, int]) -> None:
-    """Make directories with their parents, and narrow the modes of existing paths."""
     require_plain(directories, modes)
     make(top, directories)
     for path, mode in sorted(modes.items(), reverse=True):
@@ -178,7 +168,6 @@ def widen(top: str, modes: Mapping[bytes, int]) -> None:
 
 
 def remove_empty(top: str, directories: Collection[bytes]) -> None:
-    """Remove the directories that are empty, but not their parents."""
     for path in sorted(filter(is_plain, directories), reverse=True):
         *above, name = path.split(b"/")
         with contextlib.suppress(OSError), _opened(top, above) as fd:
@@ -186,7 +175,6 @@ def remove_empty(top: str, directories: Collection[bytes]) -> None:
 
 
 def with_above(paths: Collection[bytes]) -> set[bytes]:
-    """Return directories with all their parents, without the top."""
     found: set[bytes] = set()
     for path in paths:
         above = path
@@ -210,7 +198,7 @@ def _widen(mode: int, now: int) -> int:
 
 @contextlib.contextmanager
 def _opened(top: str, parts: list[bytes], *, make: bool = False) -> Iterator[int]:
-    """Open a directory without following links or entering another repository."""
+    # Never through a link or into another repository.
     fd = os.open(top, _DIRECTORY & ~os.O_NOFOLLOW)
     try:
         for part in parts:

@@ -38,12 +38,6 @@ class _NotPlain(Exception):
 
 
 class TreeWriter:
-    """A writer of a worktree's files as blobs and trees.
-
-    Attributes:
-        contents: content of the regular files that were read, by path.
-    """
-
     def __init__(self, repository: Repository, objects: Objects) -> None:
         self._repository = repository
         self._top = os.fsencode(repository.worktree or "")
@@ -61,7 +55,6 @@ class TreeWriter:
         """Write the files as a tree; return None and write nothing if git must do it.
 
         Args:
-            base: oid of the tree that the files differ from.
             gone: paths in the base that have no file any more.
             paths: files that the base lacks or has with other content.
             new: those of `paths` that no index lists: git may refuse their names.

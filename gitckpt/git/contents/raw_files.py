@@ -29,9 +29,9 @@ def bring_back(repository: Repository, raw: Mapping[bytes, str]) -> None:
 
 
 def refresh(index: PrivateIndex, paths: Collection[bytes]) -> None:
-    """Update the index entries of files that were written without git.
+    """Update the index entries of files that were written without git, except flagged ones.
 
-    git calls a file changed if its size is not the recorded one. Flagged entries stay as they are.
+    git calls a file changed if its size is not the recorded one.
     """
     if not paths:
         return
@@ -64,8 +64,7 @@ def bytes_of(repository: Repository, paths: Iterable[bytes]) -> Iterator[bytes |
 def put(repository: Repository, path: bytes, data: bytes) -> bool:
     """Replace a file, keeping its mode; return whether there was a regular file.
 
-    As with git, a new file is made, so that hard links to the old one keep their content. No link
-    is followed.
+    As with git, a new file is made: hard links to the old one keep their content.
     """
     try:
         with directory_of(repository, path) as (fd, name):
@@ -86,12 +85,7 @@ def put(repository: Repository, path: bytes, data: bytes) -> bool:
 
 @contextlib.contextmanager
 def directory_of(repository: Repository, path: bytes) -> Iterator[tuple[int, bytes]]:
-    """Yield a descriptor of the directory of a path, and the file name.
-
-    Raises:
-        OSError: there is no such directory, or a link on the way; also if the path leads out of
-            the worktree (`FileNotFoundError`).
-    """
+    """Yield a descriptor of the directory of a path, and the file name; follow no link."""
     *above, name = path.split(b"/")
     if {b"", b".", b".."} & {*above, name}:
         raise FileNotFoundError(path)

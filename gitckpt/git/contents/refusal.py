@@ -27,7 +27,6 @@ _INDEXING = "while indexing"
 _STORING = (_INSERTING, "temporary file", "unable to write file")
 _NOT_STARTED = ("the remote end hung up", "initialization for subprocess", "cannot fork to run subprocess")
 
-
 _PARTS = 16
 _STILL = "stop what writes to it, and run the command again; or leave all files out: git ckpt save --no-worktree"
 
@@ -36,39 +35,22 @@ _READ = ("update-index", "--add", "--remove", "--replace", "--ignore-skip-worktr
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """A file that git did not read; its index entry is unchanged.
-
-    Attributes:
-        path: relative to the top of the worktree.
-        cause: git's message.
-        driver: the required filter that failed; "" for none.
-        is_name: whether git rejects the name, whatever the content.
-    """
+    """A file that git did not read; its index entry is unchanged."""
 
     path: bytes
     cause: str
-    driver: str = ""
-    is_name: bool = False
+    driver: str = ""  # the required filter that failed
+    is_name: bool = False  # git rejects the name, whatever the content
 
 
 @dataclass(slots=True)
 class Read:
-    """The result of reading files into an index.
-
-    Attributes:
-        converted: files for which git warned that line ends will change.
-        refused: files that git did not read.
-    """
-
     converted: list[bytes] = field(default_factory=list)
     refused: list[Refused] = field(default_factory=list)
 
 
 def read_in(index: PrivateIndex, paths: list[bytes], settings: Sequence[str], env: Mapping[str, str] | None) -> Read:
-    """Read files into an index, and remove the entries of missing ones.
-
-    If files keep changing, they are read in ever smaller parts.
-    """
+    """Read files into an index, in ever smaller parts if they change; remove missing ones."""
     result, parts = Read(), [paths]
     disabled: set[str] = set()
     is_refreshed = False
@@ -118,7 +100,6 @@ def _failed_filter(complaint: str) -> str:
 
 
 def without_processes(drivers: Iterable[str]) -> list[str]:
-    """Return git options that start no process for these filters."""
     return [word for name in sorted(drivers) for word in ("-c", f"filter.{name}.process=")]
 
 
@@ -134,13 +115,7 @@ def _not_starting(index: PrivateIndex, paths: Sequence[bytes]) -> set[str]:
 
 
 def filter_works(index: PrivateIndex, path: bytes, oid: str) -> bool:
-    """Return whether the clean filter of a file accepts the file's blob.
-
-    A filter that is not installed or lacks its key accepts nothing.
-
-    Args:
-        oid: of a blob that is not empty: git runs no filter on an empty one.
-    """
+    """Return whether a file's clean filter accepts its blob; False if empty: git runs no filter."""
     (blob,) = index.repository.cat_file.contents([oid])
     if blob is None or not blob[2]:
         return False
@@ -156,7 +131,6 @@ def refused_path(error: GitError, paths: Iterable[bytes]) -> bytes | None:
 
 
 def is_unstorable(error: GitError) -> bool:
-    """Return whether git read a file but could not write its object."""
     return _INSERTING in error.stderr and _INDEXING not in error.stderr
 
 
@@ -166,7 +140,6 @@ def was_pruned(error: GitError) -> bool:
 
 
 def cause(error: GitError) -> str:
-    """Return git's first message."""
     lines = [line.strip() for line in error.stderr.splitlines() if line.strip() and not line.startswith("hint:")]
     return lines[0].removeprefix("error: ").removeprefix("fatal: ") if lines else "it gave no reason"
 

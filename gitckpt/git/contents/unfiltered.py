@@ -44,10 +44,7 @@ _PAST = 10_000_000_000
 
 
 def failing(repository: Repository, error: GitError) -> set[str]:
-    """Return the filters whose failure may have stopped git from writing files.
-
-    git also reads other files if they are as young as the index.
-    """
+    # git also reads other files if they are as young as the index.
     match = _FAILED.search(error.stderr)
     return {match[2]} if match else failing_filters(repository, error)
 
@@ -87,7 +84,6 @@ def note(repository: Repository, files: HeldBack) -> None:
 
 
 def forget(repository: Repository, paths: Collection[bytes]) -> None:
-    """Remove files from the record."""
     known = _load(repository)
     remaining = {path: each for path, each in known.items() if path not in paths}
     if len(remaining) < len(known):
@@ -111,14 +107,9 @@ def _age(repository: Repository, paths: Iterable[bytes]) -> None:
 
 
 def complete(repository: Repository, files: HeldBack) -> HeldBack:
-    """Write files again that are there as git stores them.
+    """Write files again that `held` returned; update the record and return those that still fail.
 
     They are first written to a scratch directory, and stay as they are if the filter fails.
-
-    Args:
-        files: some of those that `held` returned; the record is updated.
-
-    Return the files at which the filters still fail.
     """
     if not files:
         return {}
@@ -149,18 +140,12 @@ def complete(repository: Repository, files: HeldBack) -> HeldBack:
 
 
 def complete_in_place(repository: Repository) -> list[bytes]:
-    """Complete all recorded files and update the index; return those that still fail.
-
-    Raises:
-        GitError: git cannot write one for another reason than its filter.
-        LockHeld: another process is about to change the index.
-    """
+    """Complete all recorded files and update the index; return those that still fail."""
     files = held(repository)
     return completed(repository, files) if files else []
 
 
 def completed(repository: Repository, files: HeldBack) -> list[bytes]:
-    """Complete some files as `complete_in_place` does all."""
     left = complete(repository, files)
     if len(left) < len(files):
         with PrivateIndex(repository) as index:
@@ -170,10 +155,7 @@ def completed(repository: Repository, files: HeldBack) -> list[bytes]:
 
 
 def _write_beside(index: PrivateIndex, directory: bytes, paths: list[bytes]) -> tuple[set[bytes], bool]:
-    """Let git write files below a directory.
-
-    Return the files at which a filter failed, and whether git complained about others.
-    """
+    """Return the files at which a filter failed, and whether git complained about others."""
     failed: set[bytes] = set()
     in_a_row = 0
     while paths:
@@ -198,7 +180,6 @@ def _write_beside(index: PrivateIndex, directory: bytes, paths: list[bytes]) -> 
 
 
 def move(source: bytes, target: bytes) -> None:
-    """Move a file, also to another file system."""
     try:
         os.replace(source, target)
     except OSError:  # another file system
@@ -245,13 +226,7 @@ def write(
 
 
 def settle(index: PrivateIndex, written: HeldBack, left: HeldBack) -> None:
-    """Update an index for files that `write` wrote as stored and then completed.
-
-    Args:
-        index: the index of the worktree; entries that have other blobs by now stay.
-        written: the files that were written as stored.
-        left: those of them at which the filter failed again.
-    """
+    """Update the index for files that `write` returned; entries with other blobs by now stay."""
     staged = {path: oid for path, _, oid, stage, _ in index.entries() if stage == 0}
     same = {path: each for path, each in written.items() if staged.get(path) == each[0]}
     done = b"".join(path + b"\0" for path in same if path not in left)
@@ -261,10 +236,7 @@ def settle(index: PrivateIndex, written: HeldBack, left: HeldBack) -> None:
 
 
 def failure(paths: Collection[bytes], again: str) -> WorktreeError:
-    """Return the error for files that are there only as git stores them.
-
-    `again` is the command that completes them.
-    """
+    """Return the error for files that are there only as git stores them."""
     names = first_of([path.decode("utf-8", "replace") for path in paths])
     count = f"{len(paths)} files are there only as git stores them" if len(paths) > 1 else "1 file is there only as git stores it"
     return WorktreeError(

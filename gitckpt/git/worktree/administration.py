@@ -34,7 +34,6 @@ if TYPE_CHECKING:
 
 # Errors of git on an index, and the detection of a deleted index, on which git reports none.
 
-
 # How often git is called to read files that change meanwhile.
 TRIES = 5
 
@@ -48,13 +47,11 @@ _HUNG_UP = "the remote end hung up unexpectedly"
 
 
 def met_change(error: GitError) -> bool:
-    """Return whether git failed because a file changed while git read it."""
     # SIGBUS: the file was truncated while git had it mapped.
     return error.code == -_SIGBUS or any(words in error.stderr for words in _CHANGED)
 
 
 def is_corrupt(error: GitError) -> bool:
-    """Return whether git failed because it could not read the index."""
     return any(words in error.stderr for words in _CORRUPT)
 
 
@@ -64,19 +61,16 @@ def has_hung_up(error: GitError) -> bool:
 
 
 def failing_filters(repository: Repository, error: GitError) -> set[str]:
-    """Return the required filters that may have stopped git from reading a file."""
     lines = error.stderr.splitlines()
     named = {line.partition(_FAILING)[2].rpartition(_FAILED)[0] for line in lines} - {""}
     return named or (process_filters(repository) if has_hung_up(error) else set())
 
 
 def process_filters(repository: Repository) -> set[str]:
-    """Return the filters for which a process is configured."""
     return {name[1] for key in config.read(repository, _PROCESS.pattern) if (name := _PROCESS.match(key))}
 
 
 def filters_off(names: Iterable[str]) -> list[str]:
-    """Return git options that switch filters off."""
     keys = ("clean=", "smudge=", "process=", "required=false")
     return [word for name in sorted(names) for key in keys for word in ("-c", f"filter.{name}.{key}")]
 
@@ -113,7 +107,6 @@ class IndexWatch:
             raise self.failure() from None
 
     def end(self) -> None:
-        """Stop watching: the index is deleted now."""
         self._is_there = False
         place, self._place = self._place, -1
         if place >= 0:
@@ -134,13 +127,11 @@ class IndexWatch:
             return False
 
     def failure(self) -> IndexGone:
-        """Return the error for a deleted index."""
         place = os.path.dirname(self._path)
         return IndexGone(f"{place} was deleted while the files were looked at", hint="run the command again")
 
 
 # Administrative directories of linked worktrees, and the main worktree.
-
 
 # In the administrative directory: names the repository.
 COMMONDIR = "commondir"
@@ -160,11 +151,7 @@ AWAY = "ckpt-file"
 
 
 def call(repository: Repository, *arguments: str, options: tuple[str, ...] = ()) -> Completed:
-    """Run `git worktree` under the lock; retry while other processes change worktrees.
-
-    Raises:
-        GitError: git fails although no worktree was made or removed for a while.
-    """
+    """Run `git worktree` under the lock; retry while other processes change worktrees."""
     with turn(repository):
         tries = _TRIES
         while True:
@@ -182,9 +169,6 @@ def forget(repository: Repository, git_dir: str) -> None:
 
     `git worktree remove --force --force` would also delete mounts in it, and a worktree that came
     back meanwhile.
-
-    Raises:
-        WorktreeError: it cannot be deleted.
     """
     with turn(repository):
         try:
@@ -203,9 +187,6 @@ def repair(repository: Repository, path: str) -> None:
 
     `git worktree repair`, even of one path, makes all other worktrees point here as well: in a copy
     of a repository, it would take those of the original.
-
-    Raises:
-        GitError: there is no such administrative directory, or a file cannot be written.
     """
     with turn(repository):
         named = named_by(path)
@@ -249,7 +230,6 @@ def _is_linked(repository: Repository, path: str) -> bool:
 
 
 def turn(repository: Repository) -> Lock:
-    """Return the lock that gitckpt takes to change administrative directories."""
     return Lock(os.path.join(repository.make_private_dir(), _LOCK), _PATIENCE)
 
 
@@ -284,11 +264,6 @@ def _main_worktree(repository: Repository) -> str | None:
 
 
 def write_file(repository: Repository, path: str, data: bytes) -> None:
-    """Write a file of a worktree atomically, replacing what is there.
-
-    Raises:
-        OSError: it cannot be written; the old file is intact.
-    """
     atomic.write(path, data, scratch=os.path.join(repository.git_dir, AWAY))
 
 
@@ -301,10 +276,7 @@ def seen_from(repository: Repository, path: str) -> Repository | None:
 
 
 def named_by(path: str) -> str | None:
-    """Return the directory that `.git` of a worktree names; None for none.
-
-    The directory may be missing.
-    """
+    """Return the directory, maybe missing, that `.git` of a worktree names; None for none."""
     dot_git = os.path.join(path, ".git")
     if os.path.islink(dot_git):  # made by git-annex
         return os.path.normpath(os.path.join(path, os.readlink(dot_git)))
@@ -313,10 +285,7 @@ def named_by(path: str) -> str | None:
 
 
 def flush(repository: Repository, path: str) -> None:
-    """Flush the administrative directory of a worktree to disk, which git does not do.
-
-    The files of the worktree are not flushed.
-    """
+    """Flush git's files of a worktree to disk, which git does not do."""
     git_dir = named_by(path)
     if git_dir is not None:
         kept = []
@@ -330,7 +299,6 @@ def flush(repository: Repository, path: str) -> None:
 
 
 def is_ours(repository: Repository, git_dir: str) -> bool:
-    """Return whether an administrative directory would belong to this repository."""
     return os.path.realpath(os.path.dirname(git_dir)) == os.path.realpath(administration(repository))
 
 
@@ -346,7 +314,6 @@ def elsewhere(repository: Repository, path: str) -> str | None:
 
 
 def administration(repository: Repository) -> str:
-    """Return the parent of the administrative directories of linked worktrees."""
     return os.path.join(repository.common_dir, "worktrees")
 
 
@@ -357,20 +324,14 @@ def lock_reason(git_dir: str) -> str | None:
 
 
 def lacks_commondir(repository: Repository, git_dir: str) -> bool:
-    """Return whether `commondir`, which git writes before HEAD, is missing or broken.
-
-    git refuses to do anything in such a worktree.
-    """
+    # git writes it before HEAD, and refuses to do anything without it.
     named = content(os.path.join(git_dir, COMMONDIR))
     is_known = bool(named) and os.path.realpath(os.path.join(git_dir, named)) == os.path.realpath(repository.common_dir)
     return not is_known and os.path.lexists(os.path.join(git_dir, "HEAD"))
 
 
 def lacks_head(repository: Repository, git_dir: str) -> bool:
-    """Return whether HEAD of a worktree is missing or broken, as after a power cut.
-
-    git then sees no worktree; with a reftable, it sees one without a commit.
-    """
+    """Return whether HEAD is missing or broken, as after a power cut: git sees no worktree."""
     path = os.path.join(git_dir, "HEAD")
     if repository.has_reftable and lacks_tables(git_dir):
         return True
@@ -382,12 +343,11 @@ def lacks_head(repository: Repository, git_dir: str) -> bool:
 
 
 def has_no_head(git_dir: str) -> bool:
-    """Return whether HEAD, which git writes before the index, is missing beside one."""
+    # git writes HEAD before the index.
     return os.path.exists(os.path.join(git_dir, "index")) and not os.path.lexists(os.path.join(git_dir, "HEAD"))
 
 
 def lacks_tables(git_dir: str) -> bool:
-    """Return whether a worktree's own reftables or their list are missing or broken."""
     place = os.path.join(git_dir, "reftable")
     while True:
         names = content(os.path.join(place, "tables.list"))
@@ -411,11 +371,7 @@ def _is_table(path: str) -> bool:
 
 
 def write_head(repository: Repository, git_dir: str, said: str) -> None:
-    """Write a missing HEAD of a worktree and flush it: git does nothing without one.
-
-    Args:
-        said: an oid, or "ref: " and the name of a branch.
-    """
+    """Write a missing HEAD of a worktree: an oid, or "ref: " and the name of a branch."""
     path = os.path.join(git_dir, "HEAD")
     try:
         with open(f"{path}.lock", "xb", opener=premises.create) as file:
@@ -449,16 +405,12 @@ def _write_table(repository: Repository, git_dir: str, said: str) -> None:
 
 
 def registered(repository: Repository) -> list[tuple[str, str]]:
-    """Return the administrative directories with the recorded worktree paths."""
     named = ((git_dir, content(os.path.join(git_dir, "gitdir"))) for git_dir in _directories(repository))
     return [(git_dir, os.path.dirname(os.path.normpath(os.path.join(git_dir, dot_git)))) for git_dir, dot_git in named if dot_git]
 
 
 def unfinished(repository: Repository) -> list[str]:
-    """Return the administrative directories without a recorded worktree.
-
-    git is about to make these worktrees, or was killed while making them.
-    """
+    """Return git directories of worktrees that git is making, or was killed while making."""
     return [git_dir for git_dir in _directories(repository) if not content(os.path.join(git_dir, "gitdir"))]
 
 
@@ -468,10 +420,7 @@ def _directories(repository: Repository) -> list[str]:
 
 
 def moved_to(repository: Repository, git_dir: str, path: str, *more: str) -> str | None:
-    """Find a worktree that was moved by hand; None if it is not found.
-
-    Searches beside its old path, in the main worktree and beside that.
-    """
+    """Find a worktree that was moved by hand: beside its old path, or in or beside the main one."""
     top = main_worktree(repository)
     for place in (os.path.dirname(path), *more, *([top, os.path.dirname(top)] if top is not None else [])):
         for name in names_in(place):

@@ -68,10 +68,8 @@ class PrivateIndex:
         deadline: when to give up, on the clock of `time.monotonic`.
 
     Attributes:
-        path: absolute path of the copy.
         is_rebuilt: whether the user's index was unreadable, so that this one has only the commit.
-        opened: time of opening, in nanoseconds of the worktree's file system: a file with an older
-            ctime is unchanged since.
+        opened: nanoseconds by the worktree's file system: files with an older ctime are unchanged.
     """
 
     def __init__(self, repository: Repository, deadline: float | None = None) -> None:
@@ -97,7 +95,6 @@ class PrivateIndex:
         self.close()
 
     def open(self) -> None:
-        """Copy the user's index, once."""
         if self._look is not None:
             return
         top = self.repository.worktree
@@ -116,7 +113,6 @@ class PrivateIndex:
             raise
 
     def close(self) -> None:
-        """Delete the copy, and end a running `git status`."""
         self._stop_looking()
         self._let_go()
         self._remove()
@@ -129,7 +125,6 @@ class PrivateIndex:
         return child if child is not None and not options else self.start(*options, *_LOOK)
 
     def look_ahead(self) -> None:
-        """Start a `git status` for a later `look`."""
         self._look = self.start(*_LOOK)
 
     def _stop_looking(self) -> None:
@@ -154,15 +149,9 @@ class PrivateIndex:
             raise WorktreeError(f"cannot copy the index into {place}: {error.strerror}") from None
 
     def git(self, *args: str, data: bytes = b"", ok: Sequence[int] = (0,)) -> bytes:
-        """Run a git command on this index and return its output.
-
-        Raises:
-            GitError: another exit code; DeadlinePassed: it took too long.
-        """
         return self.run(*args, data=data, ok=ok).out
 
     def run(self, *args: str, data: bytes = b"", ok: Sequence[int] = (0,), env: Mapping[str, str] | None = None) -> Completed:
-        """Run a git command with more variables and return all output. Raises as `git`."""
         environment = {"GIT_INDEX_FILE": self.path, **(env or {})}
         tries = TRIES
         while True:
@@ -183,8 +172,7 @@ class PrivateIndex:
     def edit(self, *args: str, data: bytes = b"", ok: Sequence[int] = (0,)) -> Completed:
         """Run a git command that writes this index and stores no file.
 
-        When git writes an index, it compares files that are as young as the one before. Filters
-        that fail in this are switched off. Raises as `git`.
+        git then compares files as young as the index before: failing filters are switched off.
         """
         try:
             return self.run(*args, data=data, ok=ok)
@@ -195,11 +183,9 @@ class PrivateIndex:
         return self.run(*filters_off(failing), *args, data=data, ok=ok)
 
     def start(self, *args: str) -> Child:
-        """Start a git command on this index, for `finish`."""
         return self.repository.git.start(*self._options, *args, env={"GIT_INDEX_FILE": self.path})
 
     def finish(self, child: Child, *, ok: Sequence[int] = (0,)) -> bytes:
-        """Wait for a started command and return its output. Raises as `git`."""
         with self._watch:
             return self.repository.git.finish(child, child.argv[6:], ok=ok, deadline=self.deadline).out
 
@@ -209,20 +195,11 @@ class PrivateIndex:
             raise DeadlinePassed([doing], 0, "it took too long")
 
     def write_tree(self) -> str:
-        """Write this index as a tree and return its oid; blobs may be missing.
-
-        Raises:
-            GitError: entries are in conflict, or git cannot write.
-        """
+        """Write this index as a tree and return its oid; blobs may be missing."""
         return self.edit("write-tree", "--missing-ok").out.strip().decode("ascii")
 
     def entries(self, mode: bytes = b"") -> list[IndexEntry]:
-        """Return the entries, sorted by path and stage (git-ls-files(1)). Raises as `git`.
-
-        Args:
-            mode: return only entries with this mode. If they are few, it is faster: 100,000 entries
-                take 0.15 seconds.
-        """
+        # Filtering by mode is faster if few match: 100,000 entries take 0.15 seconds.
         listing = self.git("ls-files", "--stage", "-v", "-z")
         if mode:
             listing = b"".join(line + b"\0" for line in listing.split(b"\0") if line[2:8] == mode)
@@ -230,7 +207,6 @@ class PrivateIndex:
         return [(path, mode, oid.decode("ascii"), int(stage), tag) for tag, mode, oid, stage, path in listed]
 
     def refresh(self) -> None:
-        """Refresh the stat data of unchanged files. Raises as `git`."""
         self.edit("update-index", "-q", "--refresh", ok=(0, 1))
 
     def look_at_young(self) -> None:
@@ -240,15 +216,7 @@ class PrivateIndex:
         os.utime(self.path, (later, later))
 
     def put(self, lines: Iterable[bytes]) -> None:
-        """Set or remove entries.
-
-        Args:
-            lines: for `git update-index --index-info`, without line ends: mode, oid, stage, tab,
-                path; mode 0 removes.
-
-        Raises:
-            GitError: git refuses a path.
-        """
+        """Set entries: lines `MODE OID STAGE<tab>PATH`; mode 0 removes."""
         data = b"".join(line + b"\0" for line in lines)
         if data:
             done = self.edit("update-index", "-z", "--index-info", data=data)
@@ -268,10 +236,6 @@ class PrivateIndex:
         return not checksum.strip(b"\0") or object_hash(self.repository.object_format, data[:-size]).digest() == checksum
 
     def update(self, option: str, paths: Iterable[bytes]) -> None:
-        """Apply an option of `git update-index` to entries.
-
-        Without paths, git is not run.
-        """
         data = b"".join(path + b"\0" for path in paths)
         if data:
             self.edit("update-index", option, "-z", "--stdin", data=data)
@@ -283,7 +247,6 @@ class PrivateIndex:
         self.is_rebuilt = True
 
     def require_unlocked(self) -> None:
-        """Raise `LockHeld` if another process is about to change the user's index."""
         lock = os.path.join(self.repository.git_dir, "index.lock")
         if os.path.lexists(lock) and not _is_left_over(lock, self.repository.private_dir):
             raise LockHeld(lock)
@@ -291,8 +254,7 @@ class PrivateIndex:
     def require_latest(self) -> None:
         """Raise `BusyError` if the user's index has other entries than when it was copied.
 
-        What was staged since is nowhere else. git rewrites the index whenever it refreshes stat
-        data, which changes no entry.
+        What was staged since is nowhere else. A refresh of stat data changes no entry.
         """
         target = os.path.join(self.repository.git_dir, "index")
         origin = self._origin
@@ -314,13 +276,7 @@ class PrivateIndex:
             raise BusyError(f"another process has changed {target} meanwhile", hint="look at git status, then run the command again")
 
     def install(self) -> None:
-        """Replace the user's index by this one, atomically and under git's lock.
-
-        Raises:
-            LockHeld: another process is about to change the user's index.
-            BusyError: as `require_latest`.
-            WorktreeError: it cannot be written.
-        """
+        """Replace the user's index by this one, atomically and under git's lock."""
         target = os.path.join(self.repository.git_dir, "index")
         lock = f"{target}.lock"
         try:
@@ -403,7 +359,6 @@ def _is_left_over(lock: str, directory: str) -> bool:
 
 # Entries in intent only (`git add --intent-to-add`), whether or not their files exist.
 
-
 EXECUTABLE, LINK, REPOSITORY = b"100755", b"120000", GITLINK
 # CE_INTENT_TO_ADD, as `git ls-files --debug` prints it.
 _FLAG = 0x20000000
@@ -438,19 +393,12 @@ def forget_trees(index: PrivateIndex, paths: Collection[bytes]) -> None:
 
     If the commit has an empty file there, `git reset --hard` mistakes the entry for it and keeps it
     in trees that git then takes for written.
-
-    Args:
-        paths: entries in intent only; they must not be assumed unchanged.
     """
-    index.update("--no-assume-unchanged", paths)  # the one operation that changes nothing else
+    index.update("--no-assume-unchanged", paths)  # changes nothing else: they are not assumed unchanged
 
 
 def add(index: PrivateIndex, paths: Collection[bytes], modes: Mapping[bytes, bytes]) -> None:
-    """Add entries in intent only, replacing others at these paths or above them.
-
-    Args:
-        modes: modes in trees of those that are no plain files, by path.
-    """
+    """Add entries in intent only, replacing others; `modes` has those of no plain files."""
     if not paths:
         return
     wanted = sorted(set(paths))
@@ -498,7 +446,6 @@ def _stand_in_repository(git_dir: bytes, object_format: str) -> None:
 
 # The settings of a sparse checkout (git-sparse-checkout(1)), which a snapshot keeps.
 
-
 _NAMES = r"^(core\.sparsecheckout(cone)?|index\.sparse)$"
 _ALL = b"/*"
 
@@ -535,12 +482,10 @@ def bring_back(made: Repository, settings: bytes | None) -> None:
 
 # What git would ignore by the rules of a snapshot.
 
-
 RULES = b".gitignore"
 
 
 def rules_in(repository: Repository, tree: str) -> dict[bytes, str]:
-    """Return the `.gitignore` files of a tree: oid by path."""
     return {path: oid for path, mode, oid in leaves(repository, tree) if os.path.basename(path) == RULES and mode in FILES}
 
 
@@ -551,20 +496,13 @@ def ignored_by(repository: Repository, rules: Mapping[bytes, str], paths: Sequen
     scratch = repository.scratch("rules")
     try:
         for path, oid in rules.items():
-            _write(os.path.join(os.fsencode(scratch), path), _content(repository, oid))
+            blob = next(repository.cat_file.contents([oid]))
+            target = os.path.join(os.fsencode(scratch), path)
+            os.makedirs(os.path.dirname(target), exist_ok=True)
+            with open(target, "wb") as file:
+                file.write(blob[2] if blob else b"")
         os.makedirs(scratch, exist_ok=True)
         words = (f"--work-tree={scratch}", "-C", scratch, "check-ignore", "--no-index", "-z", "--stdin")
         return set(repository.git.run(*words, data=b"\0".join(paths), ok=(0, 1)).out.split(b"\0")) - {b""}
     finally:
         premises.discard(scratch)
-
-
-def _content(repository: Repository, oid: str) -> bytes:
-    blob = next(repository.cat_file.contents([oid]))
-    return blob[2] if blob else b""
-
-
-def _write(path: bytes, data: bytes) -> None:
-    os.makedirs(os.path.dirname(path), exist_ok=True)
-    with open(path, "wb") as file:
-        file.write(data)

@@ -62,10 +62,7 @@ def head_of(top: bytes) -> str | None:
 
 
 def own_directories(repository: Repository) -> list[bytes]:
-    """Return the git directories of a repository inside its worktree, except `.git`.
-
-    git itself never lists or writes `.git`. Paths are relative to the top.
-    """
+    """Return git directories inside the worktree other than `.git`, which git never lists."""
     top = os.path.realpath(repository.worktree or os.curdir)
     places = {os.path.relpath(os.path.realpath(place), top) for place in (repository.git_dir, repository.common_dir)}
     inside = (place for place in places if place.split(os.sep)[0] not in (os.curdir, os.pardir, ".git"))
@@ -83,19 +80,12 @@ def lies_in(path: bytes, directories: Collection[bytes]) -> bool:
 
 
 def has_own(git_dir: str) -> bool:
-    """Return whether a linked worktree has its own repositories of submodules.
-
-    git deletes them with the worktree.
-    """
+    # git deletes them with the worktree.
     return os.path.isdir(os.path.join(git_dir, "modules"))
 
 
 def stores(repository: Repository, paths: Collection[bytes] = ()) -> list[Repository]:
-    """Return the repositories of submodules of one repository, without nested ones.
-
-    Args:
-        paths: submodules whose own `.git` directories in worktrees are included.
-    """
+    """Return submodules' repositories, not nested ones; `paths` adds own `.git` directories."""
     git_dirs = [git_dir for place in _places(repository) for git_dir in _git_dirs(place)]
     tops = [repository.worktree, *(path for _, path in administration.registered(repository))]
     if repository.is_linked:
@@ -119,12 +109,10 @@ def _kept(git_dir: str, object_format: str) -> Repository:
 def copied(around: Repository, kept: Repository, made: Repository, path: bytes, refs: Sequence[str]) -> Repository:
     """Copy a submodule's repository for another worktree, to where git would put it.
 
-    Works offline. Objects are hard links: neither a gc nor the removal of the original affects
-    them.
+    Works offline. Objects are hard links: a gc or removal of the original does not affect them.
 
     Args:
         around: the repository that the submodule belongs to.
-        kept: the submodule's repository, from `stores` or as checked out.
         refs: patterns of refs to copy besides branches, tags and remote-tracking branches.
     """
     inside = (os.path.relpath(kept.git_dir, place) for place in _places(around) if kept.git_dir.startswith(place + os.sep))
@@ -147,11 +135,7 @@ def copied(around: Repository, kept: Repository, made: Repository, path: bytes, 
 
 
 def pairs(repository: Repository, git_dir: str) -> Iterator[tuple[str, Repository, Repository | None]]:
-    """Yield the repositories of submodules, also nested ones, of a linked worktree.
-
-    Each comes with its name before it, and after it the main worktree's repository of the same
-    submodule, if any.
-    """
+    """Yield submodules, nested ones too: name, repository, and the main worktree's, if any."""
     yield from _pairs(os.path.join(git_dir, "modules"), os.path.join(repository.common_dir, "modules"), "", repository.object_format)
 
 
@@ -169,10 +153,7 @@ def _pairs(place: str, beside: str, above: str, object_format: str) -> Iterator[
 
 
 def is_copy(repository: Repository, there: Repository, commit: str) -> bool:
-    """Return whether a repository in the place of a submodule belongs to it.
-
-    git keeps it for a submodule, or it has the submodule's commit ("" for none).
-    """
+    """Return whether a repository in the place of a submodule is kept for it or has its commit."""
     is_kept = any(os.path.realpath(there.common_dir).startswith(os.path.realpath(place) + os.sep) for place in _places(repository))
     return is_kept or (bool(commit) and there.cat_file.info(f"{commit}^{{commit}}") is not None)
 
@@ -232,7 +213,6 @@ def attach(kept: Repository, top: str) -> Repository | None:
 
 
 def _recorded(kept: Repository) -> str | None:
-    """Return the path in `core.worktree` of a repository; None if it is not set."""
     words = ("config", "--file", os.path.join(kept.git_dir, "config"), "core.worktree")
     own = os.fsdecode(kept.git.run(*words, ok=(0, 1)).out.removesuffix(b"\n"))
     return os.path.normpath(os.path.join(kept.git_dir, own)) if own else None
@@ -245,7 +225,6 @@ def is_lost(kept: Repository) -> bool:
 
 
 def claim(kept: Repository, top: str) -> None:
-    """Set `core.worktree` of a submodule's repository, by which git finds the files."""
     way = os.path.relpath(os.path.realpath(top), os.path.realpath(kept.git_dir))
     kept.git.run("config", "--file", os.path.join(kept.git_dir, "config"), "core.worktree", way)
 
@@ -270,7 +249,6 @@ def checked_out_at(repository: Repository, kept: Repository) -> bytes | None:
 
 
 def move(repository: Repository, kept: Repository, path: bytes, top: str) -> Repository:
-    """Move a submodule, with all that lies in it, to a place that is empty or missing."""
     worktree = repository.worktree or ""
     old = os.path.join(worktree, os.fsdecode(path))
     try:
@@ -298,7 +276,6 @@ def _reconnect(kept: Repository, old: str, top: str) -> None:
 
 
 def place(repository: Repository, path: bytes) -> str | None:
-    """Return the place of a submodule; None if outside the worktree or behind a link."""
     if repository.worktree is None or not is_plain(path) or _is_through_link(repository.worktree, path):
         return None
     return os.path.join(repository.worktree, os.fsdecode(path))
@@ -335,7 +312,6 @@ def beside(repository: Repository, ref: str) -> Repository | None:
 
 
 def is_held(repository: Repository, path: bytes, ref: str) -> bool:
-    """Return whether some repository of a submodule has a ref."""
     there = holding(repository, path, ref)
     if there is not None:
         there.close()
@@ -359,7 +335,6 @@ def is_submodule(repository: Repository, tree: str, path: bytes) -> bool:
 
 
 def of_tree(repository: Repository, tree: str) -> list[tuple[bytes, str]]:
-    """Return the submodules of a tree or commit: path and commit of each."""
     return [(path, oid) for path, mode, oid in leaves(repository, tree) if mode == GITLINK]
 
 

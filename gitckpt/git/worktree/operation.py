@@ -48,7 +48,6 @@ _DETACHED = b"detached HEAD\n"
 
 
 def collect(repository: Repository) -> dict[str, bytes]:
-    """Return the files and refs of the operation in progress: content by name."""
     files: dict[str, bytes] = {}
     for name in FILES:
         path = os.path.join(repository.git_dir, name)
@@ -70,13 +69,9 @@ def collect(repository: Repository) -> dict[str, bytes]:
 
 
 def holder_of(repository: Repository, objects: Objects, files: Mapping[str, bytes], head: str) -> str | None:
-    """Write a commit that keeps the commits that an operation needs.
+    """Write a commit that keeps what an operation needs; None if HEAD leads to all of it.
 
-    Branches and reflogs that lead to them may be gone when the operation goes on. Return None if
-    HEAD leads to all of them.
-
-    Args:
-        head: the commit of HEAD; "" on an unborn branch.
+    Branches and reflogs that lead to these commits may be gone when the operation goes on.
     """
     named = _tips(repository, _commits_named(repository, files), head)
     if not named:
@@ -90,10 +85,7 @@ def holder_of(repository: Repository, objects: Objects, files: Mapping[str, byte
 
 
 def bring_back(repository: Repository, files: Mapping[str, bytes]) -> None:
-    """Restore an operation in a worktree without one.
-
-    Only names and values that `collect` can return are written: they may have been fetched.
-    """
+    """Restore an operation, with only names and values that `collect` can return."""
     require_objects(repository, files)
     for name, oid in _refs_in(files).items():
         repository.git.run("update-ref", "--no-deref", name, oid)
@@ -128,29 +120,22 @@ def would_move(files: Mapping[str, bytes], branch: str | None, source: str | Non
     """Return whether an operation would move a branch that it did not begin on.
 
     To continue or abort it moves HEAD: a rebase commits to what HEAD points to, and resets it on
-    abort; so do picks and `git am` (sequencer.c, builtin/am.c).
-
-    Args:
-        branch: the branch of the restored HEAD; None if detached.
-        source: the branch that the checkpoint names; None if HEAD was detached.
+    abort; so do picks and `git am` (sequencer.c, builtin/am.c). `branch` is that of the restored
+    HEAD, `source` the checkpoint's; None if detached.
     """
     moves = any(name.startswith(tuple(f"{directory}/" for directory in DIRECTORIES)) for name in files)
     return moves and branch is not None and branch != source
 
 
 def moves_nothing(repository: Repository, files: Mapping[str, bytes]) -> bool:
-    """Return whether an operation may be restored in the worktree of its branch.
-
-    Its branch must be unmoved since it began, or this very operation be in progress.
-    """
+    # If the branch has moved, only where this very operation is in progress.
     return is_at_its_start(repository, files) or collect(repository) == files
 
 
 def detached(repository: Repository, files: Mapping[str, bytes]) -> dict[str, bytes]:
     """Return an operation as if it had begun on no branch, so that its end moves none.
 
-    A rebase sets its branch and others (git-rebase(1), `--update-refs`), whatever happened to them
-    meanwhile.
+    A rebase sets its branch and others (git-rebase(1), `--update-refs`), even if they moved.
     """
     found = {name: content for name, content in files.items() if name != "rebase-merge/update-refs"}
     for directory in _REBASES:
@@ -167,14 +152,12 @@ def detached(repository: Repository, files: Mapping[str, bytes]) -> dict[str, by
 
 
 def farewell(branch: str) -> str:
-    """Return the message about a rebase that was restored detached."""
     from gitckpt.model.arguments import shell_word
 
     return f"the rebase in progress moves no branch; to put what comes of it on {branch}: git branch --force {shell_word(branch)} HEAD"
 
 
 def require_objects(repository: Repository, files: Mapping[str, bytes]) -> None:
-    """Raise `WorktreeError` if an object that a ref of the operation names is missing."""
     for name, oid in _refs_in(files).items():
         if repository.cat_file.info(oid) is None:
             hint = "see what is wrong: git ckpt verify"
@@ -182,10 +165,7 @@ def require_objects(repository: Repository, files: Mapping[str, bytes]) -> None:
 
 
 def clear(repository: Repository) -> None:
-    """End the operation in progress without a trace; files and index stay.
-
-    A checkpoint must hold it.
-    """
+    """End the operation in progress without a trace; files and index stay."""
     for directory in DIRECTORIES:
         premises.discard(os.path.join(repository.git_dir, directory))
     for name in FILES:
@@ -256,7 +236,6 @@ def _content(path: str) -> bytes:
 
 # Commits that amend, rebase, am or filter-repo has rewritten.
 
-
 _MERGING, _APPLYING = "rebase-merge", "rebase-apply"
 _MERGED, _APPLIED = os.path.join(_MERGING, "rewritten-list"), os.path.join(_APPLYING, "rewritten")
 # One for each backend of `git rebase`.
@@ -271,7 +250,6 @@ _LINES = 64 << 10
 
 
 def amended(repository: Repository) -> list[tuple[str, str]]:
-    """Return the commit that was just amended, and its replacement, by the reflog."""
     head = repository.cat_file.info("HEAD")
     old, new = (*_newest_of_reflog(repository).split()[:2], b"", b"")[:2]
     return _pairs([b"%s %s" % (old, new)]) if head and new == head[0].encode("ascii") else []
@@ -299,10 +277,7 @@ def branch(repository: Repository) -> str:
 
 
 def filtered(repository: Repository) -> dict[str, str]:
-    """Return the new commits by those that `git filter-repo` has rewritten.
-
-    "" stands for a dropped commit.
-    """
+    """Return new commits by those that `git filter-repo` has rewritten; "" for a dropped one."""
     try:
         data = regular.content(os.path.join(repository.common_dir, "filter-repo", "commit-map"), _LARGEST_MAP, follow=False)
     except OSError:
@@ -311,11 +286,6 @@ def filtered(repository: Repository) -> dict[str, str]:
 
 
 def is_last_patch(repository: Repository) -> bool:
-    """Return whether `git am` has come to the last patch.
-
-    Raises:
-        OSError, ValueError: git's files do not say.
-    """
     numbers = []
     for name in ("next", "last"):
         with open(os.path.join(repository.git_dir, _APPLYING, name), encoding="ascii") as file:
