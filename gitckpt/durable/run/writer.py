@@ -58,13 +58,10 @@ class FilesLock:
         try:
             self._hold.check()
         except BaseException:
-            self._give_back()
+            self._lock.release(delete=True)
             raise
 
     def __exit__(self, *_: object) -> None:
-        self._give_back()
-
-    def _give_back(self) -> None:
         self._lock.release(delete=True)
 
 
