@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self
 
-from gitckpt.durable.run.writer import Writer
+from gitckpt.durable.run.writer import Writer, append_log
 from gitckpt.git.repository import Repository
 from gitckpt.model import phase as phase_labels
 from gitckpt.model import times
@@ -24,7 +24,6 @@ from gitckpt.model.checkpoint import PHASE, Attempt, Checkpoint, Progress
 from gitckpt.model.errors import CkptError, StateError, UsageError
 from gitckpt.model.times import MICRO
 from gitckpt.model.values import dataclass, field, replace
-from gitckpt.store import log
 from gitckpt.store.checkpoints import Checkpoints
 from gitckpt.store.leases.leases import Hold, LeaseLost
 from gitckpt.store.runs.run_files import RunFiles
@@ -190,7 +189,7 @@ def heartbeat(hold: Hold, repository: Repository, interval: float) -> Attendant:
         except LeaseLost:
             return False
         except CkptError as error:
-            _log(repository, f"the lease of {hold.lease.run} was not renewed: {error.message}")
+            append_log(repository, f"the lease of {hold.lease.run} was not renewed: {error.message}")
         return True
 
     return Attendant(interval, beat)
@@ -230,7 +229,7 @@ class Autosaver:
                 return False
             except CkptError as error:
                 self.failures.append(error.message)
-                _log(self._repository, f"the files of {self._run} were not saved in between: {error.message}")
+                append_log(self._repository, f"the files of {self._run} were not saved in between: {error.message}")
             return True
 
         return Attendant(step, look)
@@ -281,13 +280,6 @@ Content = tuple[str, str | None]
 
 def held(checkpoint: Checkpoint) -> Content:
     return checkpoint.git_sha, checkpoint.tree
-
-
-def _log(repository: Repository, text: str) -> None:
-    try:
-        log.append(repository, text)
-    except CkptError:
-        return  # such as a full disk; the driver reports what it cannot write
 
 
 # The next attempt at a phase, from the last one in the newest checkpoint. Pure.

@@ -170,7 +170,7 @@ class Writer:
                     self.unwritten.append(sentence)
                     self._is_made_good = False
                     run_files.note(self._store.repository, self._run, self.unwritten)
-                    self._log(sentence)
+                    append_log(self._store.repository, sentence)
                 return
             if not self._waiting and not self._is_made_good:
                 self.unwritten.clear()
@@ -194,7 +194,7 @@ class Writer:
 
     def notice(self, failures: list[str]) -> None:
         for failure in failures:
-            self._log(f"run {self._run}: {failure}")
+            append_log(self._store.repository, f"run {self._run}: {failure}")
 
     def reopen(self, phase: str) -> None:
         """Mark a phase and those completed after it as incomplete, in memory."""
@@ -296,8 +296,9 @@ class Writer:
         self._made_at = None
         self._store.repository.git.run(*NO_HOOKS, "update-index", "-q", "--refresh", ok=(0, 1, 128), locks=True)
 
-    def _log(self, sentence: str) -> None:
-        try:
-            log.append(self._store.repository, sentence)
-        except CkptError:
-            return  # reported at the end of the run
+
+def append_log(repository: Repository, sentence: str) -> None:
+    try:
+        log.append(repository, sentence)
+    except CkptError:
+        return  # such as a full disk; the driver reports what it cannot write
