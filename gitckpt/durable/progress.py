@@ -21,19 +21,12 @@ _MOST = 10  # blockers shown
 
 @dataclass(frozen=True, slots=True)
 class Gauge:
-    """One progress value to show to people.
-
-    Attributes:
-        name: such as "issues" or "budget".
-        text: the value for display.
-        done: the current amount; None if the value is not an amount.
-        total: the upper bound of `done`; None if there is none.
-    """
+    """One progress value to show to people, such as "issues" or "budget"."""
 
     name: str
     text: str
-    done: float | None = None
-    total: float | None = None
+    done: float | None = None  # None if the value is not an amount
+    total: float | None = None  # the upper bound of `done`
 
     @property
     def share(self) -> float | None:
@@ -42,15 +35,7 @@ class Gauge:
 
 
 def gauges(state: Mapping[str, Any], progress: Progress | None = None) -> list[Gauge]:
-    """Return the progress values in the state of a run.
-
-    Args:
-        state: of the newest checkpoint.
-        progress: of the same checkpoint.
-
-    Raises:
-        UsageError: an argument has the wrong type.
-    """
+    """Return the progress values in the state and the progress of a checkpoint."""
     require("state", state, Mapping, "a map of names to values")
     require("progress", progress, (Progress, NoneType), "a Progress")
     found = [*_loop(_table(state, "loop")), *_review(_table(state, "review")), *_steps(_table(state, "loop_state")), *_blockers(state)]

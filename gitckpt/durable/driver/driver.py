@@ -48,40 +48,24 @@ if TYPE_CHECKING:
     from gitckpt.store.checkpoints import Checkpoints
 
 
-# Arguments of `Pipelines.run` and `Pipelines.resume`.
-
-
 class Wishes(TypedDict, total=False):
-    """Options of a run of a pipeline."""
+    """Options of a run of a pipeline; by default, those of before or of the pipeline."""
 
-    # "checkpoint", "batch" or "fully_autonomous"; default: as before, or the pipeline's.
-    autonomy: str | None
-    # Limit of the whole run from now on, in microseconds; default: as before, or the pipeline's.
-    timeout: int | None
-    # The purpose of the lease, for people.
-    holder: str
+    autonomy: str | None  # "checkpoint", "batch" or "fully_autonomous"
+    timeout: int | None  # of the whole run from now on, in microseconds
+    holder: str  # the purpose of the lease, for people
 
 
 class Resumption(Wishes, total=False):
     """Options for resuming a run of a pipeline."""
 
-    # Where to create the worktree; default: where it was, or as configured.
-    directory: str | None
-    # Take the run from a stalled driver: it can write no more and its commands are ended.
-    take_over: bool
-    # Redo this phase and all after it.
-    phase: str | None
-    # Return to this checkpoint first; newer content is saved.
-    rewind: Checkpoint | None
-    # Continue although the pipeline or its inputs changed.
-    accept_changes: bool
-    # Adopt a run that was not written here.
-    trust: bool
-    # Changed inputs.
-    inputs: Mapping[str, str]
-
-
-# Built-in steps, for phases with `use`.
+    directory: str | None  # of the worktree; default: where it was, or as configured
+    take_over: bool  # from a stalled driver: it can write no more and its commands are ended
+    phase: str | None  # redo this phase and all after it
+    rewind: Checkpoint | None  # return to this checkpoint first; newer content is saved
+    accept_changes: bool  # of the pipeline or its inputs
+    trust: bool  # adopt a run that was not written here
+    inputs: Mapping[str, str]  # changed ones
 
 
 def _run_loop(context: Context) -> Ended:
@@ -125,21 +109,14 @@ def _require_review(_: Given, said: Callable[[str], str]) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """A built-in step.
-
-    Attributes:
-        options: allowed keys of `with`.
-        memory: keys of the state that hold its progress.
-        require: gets the inputs and a getter of options; raises `UsageError` if the step would fail
-            at once.
-        needs: the required option, which an earlier phase may determine; "" without one.
-    """
+    """A built-in step."""
 
     action: Callable[[Context], Ended]
-    options: tuple[str, ...] = ()
-    memory: tuple[str, ...] = ()
+    options: tuple[str, ...] = ()  # keys of `with`
+    memory: tuple[str, ...] = ()  # keys of the state that hold its progress
+    # Gets the inputs and a getter of options; raises UsageError if the step would fail at once.
     require: Callable[[Given, Callable[[str], str]], None] | None = None
-    needs: str = ""
+    needs: str = ""  # the required option, which an earlier phase may determine
 
 
 _LOOP_OPTIONS = (
@@ -152,7 +129,6 @@ _REVIEW_OPTIONS = (
     *("epic", "max_cycles", "max_budget", "agent_timeout", "force"),
 )
 
-# By name.
 STEPS = {
     "read plan": Step(read_plan, require=_require_plan),
     "generate branch": Step(generate_branch),
@@ -161,15 +137,11 @@ STEPS = {
     "review": Step(_run_review, _REVIEW_OPTIONS, ("review",), _require_review),
 }
 
-# Step name → allowed keys of `with`.
 OPTIONS = {name: step.options for name, step in STEPS.items()}
 
 
 def memory_of(phase: PhaseDefinition) -> tuple[str, ...]:
-    """Return the keys of the state that hold the progress of a phase.
-
-    Without them, the phase starts from its beginning.
-    """
+    """Return the keys of the state that hold the progress of a phase."""
     return STEPS[phase.use].memory if phase.use in STEPS else ()
 
 
@@ -189,9 +161,6 @@ def require_sense(definition: PipelineDefinition, given: Given) -> None:
             raise UsageError(f"there is no {step.needs}: phase {phase.name!r} needs it", hint=f"name it: -i {step.needs}=PATH")
 
 
-# Phases to skip: those whose results are given as inputs.
-
-
 _RLM = "rlm-act"
 _PLAN, _HIERARCHY = "plan_path", "hierarchy_path"
 _CRITERIA = ("acceptance_criteria", "acceptanceCriteria")
@@ -202,9 +171,6 @@ def skipped(definition: PipelineDefinition, given: Given) -> dict[str, str]:
 
     In rlm-act, a Markdown plan replaces the first four phases. Requirements in JSON replace its
     research and, if a child has acceptance criteria, the decomposition.
-
-    Raises:
-        UsageError: the requirements are not JSON.
     """
     found = {}
     for phase in definition.phases:
@@ -233,7 +199,7 @@ def _rlm(definition: PipelineDefinition, given: Given) -> dict[str, str]:
     if hierarchy is None:
         return {}
     try:
-        found = _has_criteria(hierarchy)
+        found = _has_criteria(json.loads(hierarchy), is_child=False)
     except (ValueError, RecursionError) as error:
         raise UsageError(f"{given.inputs[name]}, the input {name}, is not JSON: {error}", hint="correct it, then start again") from None
     if not found:
@@ -241,25 +207,19 @@ def _rlm(definition: PipelineDefinition, given: Given) -> dict[str, str]:
     return dict.fromkeys(names[:2], "requirements with acceptance criteria are given")
 
 
-def _has_criteria(data: bytes) -> bool:
-    return _search(json.loads(data), is_child=False)
-
-
-def _search(node: Any, *, is_child: bool) -> bool:
+def _has_criteria(node: Any, *, is_child: bool) -> bool:
     if isinstance(node, list):
-        return any(_search(each, is_child=is_child) for each in node)
+        return any(_has_criteria(each, is_child=is_child) for each in node)
     if not isinstance(node, dict):
         return False
     if is_child and any(node.get(key) for key in _CRITERIA):
         return True
-    return any(_search(inner, is_child=is_child or key in ("children", "requirements")) for key, inner in node.items())
+    return any(_has_criteria(inner, is_child=is_child or key in ("children", "requirements")) for key, inner in node.items())
 
 
 # Trust: a run that was not written here needs approval before it continues.
 
-
 _SHOWN = 100  # characters of a command
-
 _CUT = ", cut)"
 
 
@@ -268,14 +228,8 @@ def require_trust(
 ) -> None:
     """Adopt the run of checkpoints that were not written here, if trusted.
 
-    Args:
-        wanted: the checkpoints to continue from; all of one run, or one of none.
-        show: called before anything is done, with the run id (or checkpoint id) and the facts, one
-            per line.
-        adopts: adopt the run.
-
-    Raises:
-        Untrusted: a checkpoint was not written here and is not trusted.
+    `wanted` are all of one run, or one of none. `show` gets the id and the facts before anything is
+    done.
     """
     for checkpoint in wanted:
         if trust.is_ours(store, checkpoint):
@@ -317,29 +271,18 @@ def _brief(command: str) -> str:
 # Agents of `gitckpt.toml`: a run only calls those it was started with, so that no branch can
 # replace their commands.
 
-
 _ROLES = ("agent", "coder", "reviewer")
-# Steps that call an agent.
-_STEPS = ("agent", "loop", "review")
+_STEPS = ("agent", "loop", "review")  # those that call an agent
 
 
 def known_to(newest: Checkpoint, definition: PipelineDefinition, inputs: Mapping[str, str]) -> dict[str, str]:
-    """Return the values for placeholders in options: state and inputs of a run.
-
-    Args:
-        inputs: changed inputs.
-    """
+    """Return the values for placeholders in options: state and inputs of a run."""
     given = newest.pipeline.inputs if newest.pipeline is not None else {}
     return {**plain(newest.state), **definition.inputs, **given, **inputs}
 
 
 def note(repository: Repository, definition: PipelineDefinition, known: Mapping[str, str], clients: Mapping[str, Client]) -> None:
-    """Record on this machine the agents that a person started or accepted a run with.
-
-    Args:
-        known: as from `known_to`.
-        clients: the agents in the file, by name.
-    """
+    """Record on this machine the agents that a person started or accepted a run with."""
     digests = {_digest(client) for client in _called(definition, known, clients)} - settings.approved(repository)
     if digests:
         settings.note(repository, digests)
@@ -362,11 +305,6 @@ def require_there(
 
     Only checks the phases before the first command of a custom pipeline, as that may install an
     agent. The path of a program may only exist in the run's worktree.
-
-    Args:
-        skipped: names of phases.
-        known: as from `known_to`.
-        clients: the agents in the file, by name.
     """
     for phase in definition.phases:
         if phase.name in skipped:
@@ -394,12 +332,7 @@ def _called(definition: PipelineDefinition, known: Mapping[str, str], clients: M
 
 
 def named(definition: PipelineDefinition, completed: Collection[str], known: Mapping[str, str]) -> list[str]:
-    """Return the agents, or else the steps, that the remaining phases call.
-
-    Args:
-        completed: names of phases.
-        known: as from `known_to`.
-    """
+    """Return the agents, or else the steps, that the remaining phases call."""
     found: dict[str, None] = {}
     for phase in definition.phases:
         if phase.name in completed or phase.use not in _STEPS:
@@ -418,9 +351,6 @@ def _filled(text: str, known: Mapping[str, str]) -> str:
 
 def _digest(client: Client) -> str:
     return settings.digest_of("agents", [getattr(client, name) for name in client.__match_args__ if name != PRICE])
-
-
-# The driver.
 
 
 # The answers to a pause.
@@ -460,7 +390,6 @@ class Observer:
 
 
 def advice(error: PhaseFailed, run: ActiveRun) -> str:
-    """Return a hint for an error that has none."""
     if isinstance(error, DeadlineReached):
         return f"to give it more time: git ckpt resume {run.id} --timeout 1h"
     if isinstance(error, PhaseBlocked) and run.last_attempt is not None:
@@ -481,25 +410,11 @@ def told(observer: Observer | None) -> Observer:
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """The progress of a driver.
-
-    Attributes:
-        is_complete: whether all phases are complete; otherwise the run is paused.
-        after: the phase before the pause.
-    """
-
-    is_complete: bool
-    after: str | None = None
+    is_complete: bool  # otherwise the run is paused
+    after: str | None = None  # the phase before the pause
 
 
 class Driver:
-    """Drives a run through a pipeline.
-
-    Args:
-        skipped: phases to skip, with the reason.
-        agents: the configured agents by name.
-    """
-
     def __init__(
         self,
         run: ActiveRun,
@@ -518,12 +433,6 @@ class Driver:
         self._suspects: set[str] = set()
 
     def drive(self) -> Result:
-        """Carry out the incomplete phases in order.
-
-        Raises:
-            PhaseFailed: a phase failed or is blocked, or the run must stop.
-            LeaseLost: another process drives the run.
-        """
         run = self._run
         try:
             with Watchdog(EnvTag(run.id, run.hold.lease.token, run.store.repository.common_dir)) as watchdog:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Unpack
 
 from gitckpt.durable.agent.clients import Client, read_clients
@@ -46,49 +45,31 @@ COMPLETE, PAUSED, DEFERRED = "complete", "paused", "deferred"
 
 @dataclass(frozen=True, slots=True)
 class Preview:
-    """The plan of a run of a pipeline.
+    """The plan of a run of a pipeline."""
 
-    Attributes:
-        definition: has `phases`, `autonomy` and `source`, the defining file.
-        given: has `inputs` by name, and the `contents` of those that are files.
-        skipped: phases to skip, with the reason.
-    """
-
-    definition: PipelineDefinition
-    given: launch.Given
-    skipped: Mapping[str, str]
+    definition: PipelineDefinition  # has `phases`, `autonomy` and `source`, the defining file
+    given: launch.Given  # has `inputs` by name, and the `contents` of those that are files
+    skipped: Mapping[str, str]  # phase → reason
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """The outcome of driving a run of a pipeline.
-
-    Attributes:
-        run: the run id.
-        status: "complete", "paused", or "deferred" if a phase asks to be retried later.
-        path: the top of the worktree; None if it does not exist.
-        after: the phase before the pause, or the deferred one.
-        removed: whether the worktree was removed because the pipeline says so and all was pushed.
-        stays: why the worktree stays although the pipeline removes it.
-        was_complete: whether nothing was left to do.
-    """
+    """The outcome of driving a run of a pipeline."""
 
     run: str
-    status: str
-    path: str | None
-    after: str | None = None
-    removed: bool = False
-    stays: str | None = None
-    was_complete: bool = False
+    status: str  # "complete", "paused", or "deferred" if a phase asks to be retried later
+    path: str | None  # the top of the worktree; None if it does not exist
+    after: str | None = None  # the phase before the pause, or the deferred one
+    removed: bool = False  # the pipeline removes its worktree when all is pushed
+    stays: str | None = None  # why the worktree stays although the pipeline removes it
+    was_complete: bool = False  # nothing was left to do
 
 
 class Pipelines:
     """The pipelines of a repository: those in `gitckpt.toml` and the presets.
 
-    The file is that of the store's worktree, or else of the main one.
-
-    Args:
-        observer: receives events and answers pauses; default: a silent one.
+    The file is that of the store's worktree, or else of the main one. `observer` receives events
+    and answers pauses.
     """
 
     def __init__(self, store: Store, observer: Observer | None = None) -> None:
@@ -96,21 +77,13 @@ class Pipelines:
         self._observer = told(observer)
 
     def names(self) -> list[str]:
-        """Return the names of the pipelines, presets last.
-
-        Raises:
-            ConfigError, UsageError: the file is not TOML or cannot be read.
-        """
+        """Return the names of the pipelines, presets last."""
         own = file.names(self._file())
         return [*own, *(name for name in file.PRESETS if name not in own)]
 
     @staticmethod
     def preset(name: str) -> str:
-        """Return the TOML of a preset, as `git ckpt run --print`.
-
-        Raises:
-            NotFoundError: unknown preset.
-        """
+        """Return the TOML of a preset, as `git ckpt run --print`."""
         return file.preset_text(name)
 
     def preview(self, name: str, inputs: Mapping[str, str] | None = None) -> Preview:
@@ -145,8 +118,7 @@ class Pipelines:
 
         Args:
             name: the pipeline; "loop" has an agent carry out the input `plan`, "review" has a coder
-                and
-                a reviewer work on `title`.
+                and a reviewer work on `title`.
             inputs: as for `preview`.
             about: the subject; part of the run id. Default: the pipeline's name.
             base: the rev that the worktree starts with.
@@ -159,8 +131,7 @@ class Pipelines:
             Untrusted: the run with that key was not written here.
             LeaseHeld: a live process drives the run with that key.
             PhaseFailed: a phase failed or is blocked, or the run must stop; see `hint`.
-                `AgentUnusable`
-                without a run if the program of an agent is missing.
+                `AgentUnusable` without a run if the program of an agent is missing.
             LeaseLost: another process drives the run now.
             CkptError: checkpoints could not be written.
         """
@@ -196,15 +167,12 @@ class Pipelines:
         """Continue a run of a pipeline at its first incomplete phase.
 
         Args:
-            how: `directory`, `take_over`, `phase`, `rewind`, `accept_changes`, `trust`, `inputs`
-                and
-                those of `run`; see `Resumption`.
+            how: see `Resumption`.
 
         Raises:
             NotFoundError: unknown run, pipeline or phase.
             UsageError: the run is complete or has no pipeline, or an input is unknown or a file.
-            Untrusted: the run or the checkpoint to rewind to was not written here; see
-                `candidates`.
+            Untrusted: the run or the checkpoint to rewind to was not written here; see `candidates`.
             Changed: the pipeline or its inputs changed.
             Exception: as `run`.
         """
@@ -234,7 +202,7 @@ class Pipelines:
             directory=how.get("directory"),
             take_over=how.get("take_over", False),
         )
-        with _closed_on_error(opened):
+        try:
             target = runstate.rewinding_to(newest)
             if back is not None:
                 opened.rewind(back)
@@ -246,6 +214,9 @@ class Pipelines:
                 later = definition.phases[definition.phases.index(again) :]
                 opened.redo(again.name, {key for each in later for key in memory_of(each)})
             skips = skipped(definition, launch.given_to(opened, definition))
+        except BaseException:
+            opened.close()
+            raise
         return self._drive(opened, definition, skips)
 
     def require_ours(
@@ -256,16 +227,12 @@ class Pipelines:
         show: Callable[[str, Sequence[str]], None] = lambda *_: None,
         adopt: bool = True,
     ) -> None:
-        """Adopt the run of checkpoints that were not written here, if trusted.
-
-        `resume` does the same without `show`.
+        """Adopt the run of checkpoints that were not written here, if trusted, as `resume` does.
 
         Args:
             checkpoints: the checkpoints to continue from; all of one run, or one of none.
-            trust: whether to trust them.
             show: called before anything is done, with the id and the facts, one per line: files,
-                state
-                and commands.
+                state and commands.
             adopt: adopt the run; not needed for a fork.
 
         Raises:
@@ -280,7 +247,6 @@ class Pipelines:
         Raises:
             NotFoundError: unknown run.
             UsageError: the run is not an open review, or the task is empty.
-            WorktreeError: the task cannot be written.
         """
         from gitckpt.durable.phases.review import phase as review  # two dozen modules, only for reviews
 
@@ -417,13 +383,3 @@ def _autonomy(wishes: Wishes, kind: type) -> str | None:
     launch.require_wishes(wishes, kind.__annotations__)
     said = wishes.get("autonomy")
     return pipelines.autonomy(said) if said is not None else None
-
-
-@contextlib.contextmanager
-def _closed_on_error(run: ActiveRun) -> Iterator[None]:
-    """Close a run if an error occurs before it is driven."""
-    try:
-        yield
-    except BaseException:
-        run.close()
-        raise

@@ -49,32 +49,21 @@ class PhaseDefinition:
     """
 
     name: str
-    # Shell command; None if `use` names a step.
-    run: str | None = None
-    # Name of a built-in step.
-    use: str | None = None
+    run: str | None = None  # shell command; None if `use` names a step
+    use: str | None = None  # name of a built-in step
     env: Mapping[str, str] = field(default_factory=dict)
-    # Limit of one attempt.
-    timeout: int | None = None
-    # Limit of the time without output.
-    idle_timeout: int | None = None
+    timeout: int | None = None  # of one attempt
+    idle_timeout: int | None = None  # limit of the time without output
     retries: Retries = field(default_factory=Retries)
-    # Interval of autosaves; 0 disables them.
-    autosave: int = attempts.AUTOSAVE
-    # More crashes within the phase block the run.
-    max_recoveries: int = attempts.MAX_RECOVERIES
+    autosave: int = attempts.AUTOSAVE  # interval; 0 disables autosaves
+    max_recoveries: int = attempts.MAX_RECOVERIES  # more crashes within the phase block the run
     group: str | None = None
-    # Phases that must come before this one.
-    needs: tuple[str, ...] = ()
-    # Files of an unfinished attempt: `keep`, or `reset` to the phase's start.
-    on_resume: str = attempts.KEEP
-    # An attempt that changes no file fails.
-    must_change: bool = False
+    needs: tuple[str, ...] = ()  # phases that must come before this one
+    on_resume: str = attempts.KEEP  # files of an unfinished attempt: `keep`, or `reset` to the start
+    must_change: bool = False  # an attempt that changes no file fails
     aliases: tuple[str, ...] = ()
-    # Skip the phase if any of these inputs is given.
-    skip_with: tuple[str, ...] = ()
-    # Options of the step in `use`.
-    options: Mapping[str, str] = field(default_factory=dict)
+    skip_with: tuple[str, ...] = ()  # skip the phase if any of these inputs is given
+    options: Mapping[str, str] = field(default_factory=dict)  # of the step in `use`
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,23 +74,16 @@ class PipelineDefinition:
     """
 
     name: str
-    # In execution order.
-    phases: tuple[PhaseDefinition, ...]
+    phases: tuple[PhaseDefinition, ...]  # in execution order
     description: str = ""
     autonomy: str = FULLY_AUTONOMOUS
-    # Limit of the whole run.
-    timeout: int | None = None
+    timeout: int | None = None  # of the whole run
     env: Mapping[str, str] = field(default_factory=dict)
-    # Worktree of a complete run: `keep` or `remove_when_pushed`.
-    worktree: str = KEEP
-    # Age at which complete runs expire.
-    retention: int | None = None
-    # Input names with their defaults.
-    inputs: Mapping[str, str] = field(default_factory=dict)
-    # Inputs that are file paths; their content belongs to the run.
-    files: tuple[str, ...] = ()
-    # Path of the defining file, or `preset`.
-    source: str = ""
+    worktree: str = KEEP  # of a complete run: `keep` or `remove_when_pushed`
+    retention: int | None = None  # age at which complete runs expire
+    inputs: Mapping[str, str] = field(default_factory=dict)  # name → default
+    files: tuple[str, ...] = ()  # inputs that are file paths; their content belongs to the run
+    source: str = ""  # path of the defining file, or `preset`
 
     def phase(self, text: str) -> PhaseDefinition:
         """Return the phase with a name or alias; raise UsageError if none.
@@ -122,10 +104,7 @@ class PipelineDefinition:
         raise UsageError(f"the pipeline {self.name} has no phase {text!r}", hint=hint)
 
     def ends_group(self, name: str) -> bool:
-        """Return whether a phase is the last of its group.
-
-        A phase without a group is its own group. Raises KeyError for an unknown phase.
-        """
+        """Return whether a phase is the last of its group; without a group it is its own."""
         for phase, following in zip(self.phases, (*self.phases[1:], None), strict=True):
             if phase.name == name:
                 return phase.group is None or following is None or following.group != phase.group
@@ -163,10 +142,7 @@ def _hash(value: object) -> str:
 
 
 def changes(old: Mapping[str, str], new: Mapping[str, str]) -> list[str]:
-    """Return the differences of two digests, for people.
-
-    The pipeline first, then the phases in their new order, then removed phases.
-    """
+    """Return the differences of two digests, for people."""
     before, after = _phases(old), _phases(new)
     whole = dict.fromkeys(key for key in (*new, *old) if "." not in key)
     if before != after:

@@ -16,24 +16,16 @@ from gitckpt.store.config.settings import FILE, PIPELINES
 
 # Parsing. All mistakes are reported before any definition is returned.
 
-
 _PIPELINE_KEYS = (*(name for name in PipelineDefinition.__match_args__ if name not in ("name", "phases", "source")), "phases")
 _PHASE_KEYS = tuple("with" if name == "options" else name for name in PhaseDefinition.__match_args__)
 _RETRIES_KEYS = Retries.__match_args__
-# The default of each key.
 _USUAL, _USUAL_PHASE, _USUAL_RETRIES = PipelineDefinition("", ()), PhaseDefinition(""), Retries()
 
 
 def parse(text: str, path: str, known_steps: Mapping[str, Collection[str]], *, source: str | None = None) -> dict[str, PipelineDefinition]:
-    """Return the pipelines in a text by name, in order.
+    """Return the pipelines in a text by name, in order; raise ConfigError for any mistake.
 
-    Args:
-        path: the name of the text in messages.
-        known_steps: the steps that `use` may name, with their options.
-        source: the source of the definitions; default: the path.
-
-    Raises:
-        ConfigError: invalid TOML, or a mistake in any pipeline.
+    `known_steps` are the steps that `use` may name, with their options.
     """
     return ConfigFile(text, path).each(PIPELINES, "pipeline", lambda name, table: _pipeline(name, table, known_steps, source or path))
 
@@ -194,10 +186,8 @@ def _complain_of_cycle(waiting: list[tuple[Table, PhaseDefinition]]) -> list[str
 
 # Pipelines by name, and the presets.
 
-
 PRESETS = ("plan-to-pr", "rlm-act", "loop", "review")
-# The source of a preset.
-PRESET = "preset"
+PRESET = "preset"  # source of a preset
 
 _DIRECTORY = os.path.join(os.path.dirname(__file__), "presets")
 
@@ -206,9 +196,6 @@ def read(path: str, name: str, known_steps: Mapping[str, Collection[str]]) -> Pi
     """Return a pipeline from a file, or the preset of that name.
 
     A missing file has no pipelines. A mistake in any pipeline raises ConfigError.
-
-    Args:
-        known_steps: the steps that `use` may name, with their options.
     """
     require_text("name", name)
     found = parse(text_of(path), path, known_steps)
@@ -224,11 +211,7 @@ def read(path: str, name: str, known_steps: Mapping[str, Collection[str]]) -> Pi
 
 
 def read_of_run(path: str, name: str, known_steps: Mapping[str, Collection[str]], run: str) -> PipelineDefinition:
-    """Return the pipeline of a run; arguments as `read`.
-
-    Raises:
-        NotFoundError: the pipeline is gone; the hint names the ways out.
-    """
+    """Return the pipeline of a run; if it is gone, the hint names the ways out."""
     try:
         return read(path, name, known_steps)
     except NotFoundError:  # the caller named the run, not the pipeline
@@ -255,12 +238,10 @@ def names(path: str) -> list[str]:
 
 
 def preset(name: str, known_steps: Mapping[str, Collection[str]]) -> PipelineDefinition:
-    """Return a preset, parsed."""
     return parse(preset_text(name), f"preset {name}", known_steps, source=PRESET)[name]
 
 
 def preset_text(name: str) -> str:
-    """Return the TOML of a preset."""
     require_text("name", name)
     if name not in PRESETS:
         raise NotFoundError(f"no preset goes by {name!r}", hint=f"there are: {', '.join(PRESETS)}")

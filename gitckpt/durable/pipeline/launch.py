@@ -35,9 +35,6 @@ if TYPE_CHECKING:
     from gitckpt.durable.agent.clients import Client
 
 
-# The context of an attempt: run, options, environment.
-
-
 # Environment variable: "1" in a repeated phase, else unset.
 RESUMED = "CKPT_RESUMED"
 
@@ -48,15 +45,7 @@ _PLACE = re.compile(r"\{\{|\}\}|\{([a-z_][a-z0-9_]*)\}")
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """One attempt at a phase of a pipeline.
-
-    Attributes:
-        watchdog: ends commands if the driver is killed.
-        output: receives output as it comes.
-        tick: receives the seconds since a long action began, about once a second.
-        agents: the configured agents by name.
-        announce: receives a line to show before an action.
-    """
+    """One attempt at a phase of a pipeline."""
 
     run: ActiveRun
     definition: PipelineDefinition
@@ -64,9 +53,9 @@ class Context:
     attempt: Attempt
     watchdog: Watchdog
     output: Callable[[bytes], None]
-    tick: Callable[[float], None] | None = None
+    tick: Callable[[float], None] | None = None  # gets the seconds since a long action began
     agents: Mapping[str, Client] = field(default_factory=dict)
-    announce: Callable[[str], None] = lambda _: None
+    announce: Callable[[str], None] = lambda _: None  # gets a line to show before an action
 
     def inputs(self) -> dict[str, str]:
         """Return the inputs of the run; for files, the paths of their copies."""
@@ -79,11 +68,7 @@ class Context:
     def content(self, path: str, what: str) -> bytes:
         """Return the content of an input file, or else of a file of the worktree.
 
-        Args:
-            what: the name of the file in errors.
-
-        Raises:
-            PhaseFailed: the file is missing or cannot be read.
+        Raises PhaseFailed, which names the file `what`, if it is missing or cannot be read.
         """
         run = self.run
         names = [name for name in self.definition.files if run.pipeline.inputs.get(name) == path and name in run.pipeline.contents]
@@ -104,9 +89,7 @@ class Context:
         """Return an option of the phase with its placeholders filled.
 
         `{name}` stands for an input, or a string or number of the state; `{{` and `}}` for braces.
-
-        Raises:
-            PhaseFailed: a placeholder is unknown.
+        Raises PhaseFailed for an unknown one.
         """
         given = {**self.definition.inputs, **self.run.pipeline.inputs}
         # An empty input does not hide a result of an earlier phase.
@@ -118,16 +101,8 @@ class Context:
             raise PhaseFailed(f"{name} of phase {self.phase.name!r} names {place}, and there is no such input or state") from None
 
     def client(self, role: str) -> Client:
-        """Return the agent that an option names.
-
-        Raises:
-            PhaseFailed: as `option`.
-            UsageError: the option is empty or invalid.
-        """
-        from gitckpt.durable.agent.clients import (
-            client_of,
-            redefinition,  # most phases are commands
-        )
+        """Return the agent that an option names; raise UsageError if it is empty or invalid."""
+        from gitckpt.durable.agent.clients import client_of, redefinition  # most phases are commands
 
         wanted = self.option(role)
         redefined = redefinition(wanted, self.agents)
@@ -136,7 +111,6 @@ class Context:
         return client_of(wanted, self.agents)
 
     def environment(self) -> dict[str, str]:
-        """Return the environment of the phase's command."""
         run = self.run
         revisions = run.state.get("revisions")
         revision = revisions.get(self.phase.name) if isinstance(revisions, dict) else None
@@ -173,33 +147,25 @@ def plain(state: Mapping[str, Any]) -> dict[str, str]:
 def filled(text: str, known: Mapping[str, str]) -> str:
     """Return an option with `{name}` replaced by values, and `{{` and `}}` by braces.
 
-    Raises:
-        KeyError: unknown name.
+    Raises KeyError for an unknown name.
     """
     return _PLACE.sub(lambda found: found[0][0] if found[1] is None else known[found[1]], text).strip()
 
 
 # Inputs, start and comparison.
 
-
 _MASKED = ", in which what looked like a secret is masked, as in all that is stored; the file itself is gone, or another one by now"
 
 
 @dataclass(frozen=True, slots=True)
 class Given:
-    """The inputs of a run.
+    """The inputs of a run."""
 
-    Attributes:
-        inputs: name → value; paths inside the worktree are relative to its top.
-        contents: name → content of file inputs.
-    """
-
-    inputs: Mapping[str, str]
-    contents: Mapping[str, bytes]
+    inputs: Mapping[str, str]  # paths inside the worktree are relative to its top
+    contents: Mapping[str, bytes]  # of file inputs, by name
 
     @property
     def digests(self) -> dict[str, str]:
-        """Return the digests of the files."""
         return {name: hashlib.sha256(data).hexdigest() for name, data in self.contents.items()}
 
     def tell(self, store: Checkpoints, warn: Callable[[str], None]) -> None:
@@ -213,16 +179,10 @@ class Given:
 
 
 def read_inputs(store: Checkpoints, definition: PipelineDefinition, said: Mapping[str, str]) -> Given:
-    """Return the inputs of a new run.
+    """Return the inputs of a new run; files in `said` are relative to the current directory.
 
     Secrets in texts are masked from the start, so that all phases get the same text. Phases find
     secrets in their environment.
-
-    Args:
-        said: the given inputs by name; files are relative to the current directory.
-
-    Raises:
-        UsageError: unknown input, unreadable file or wrong type.
     """
     _require_inputs(definition, said)
     said = _masked(definition, said)
@@ -245,10 +205,7 @@ def given_to(run: ActiveRun, definition: PipelineDefinition) -> Given:
 
 
 def require_copies(run: ActiveRun, definition: PipelineDefinition) -> None:
-    """Raise `Changed` if the run's copies of input files differ from its start.
-
-    Raises UsageError if a copy cannot be read.
-    """
+    """Raise `Changed` if the run's copies of input files differ from its start."""
     copies = _copies(run, run.pipeline, definition)
     # The copies come from a snapshot, which may have been fetched.
     wrong = [name for name, digest in Given({}, copies).digests.items() if digest != run.pipeline.contents[name]]
@@ -273,23 +230,17 @@ def start(
     timeout: int | None = None,
     key: str | None = None,
 ) -> Checkpoint:
-    """Record the first checkpoint of a run of a pipeline.
+    """Record the first checkpoint of a run of a pipeline; raise RunExists if the key is taken.
 
-    Args:
-        name: the subject; part of the run id.
-        base: the rev that the worktree starts with.
-        autonomy: default: the pipeline's.
-        timeout: in microseconds; default: the pipeline's.
-        key: the caller's unique name for the run.
-
-    Raises:
-        RunExists: a run has that key.
+    `name` becomes part of the run id. Autonomy and timeout (in microseconds) default to those of
+    the pipeline.
     """
+    limit = timeout or definition.timeout
     said = Pipeline(
         name=definition.name,
         phases=tuple(phase.name for phase in definition.phases),
         autonomy=autonomy or definition.autonomy,
-        deadline=_deadline(store, timeout or definition.timeout),
+        deadline=times.to_text(store.clock() + limit) if limit is not None else None,
         definition=definition.digest(),
         inputs=dict(given.inputs),
         contents=given.digests,
@@ -313,16 +264,10 @@ def require_same_start(newest: Checkpoint, definition: PipelineDefinition, given
 def require_same(
     store: Checkpoints, newest: Checkpoint, definition: PipelineDefinition, *, accept: bool
 ) -> tuple[Pipeline, dict[str, bytes]]:
-    """Compare a pipeline and its inputs with the start of a run.
+    """Compare a pipeline and its inputs with the start of a run; raise Changed unless `accept`.
 
-    Args:
-        accept: accept changes.
-
-    Returns:
-        The pipeline record from now on, and the file contents to copy; stored copies may be masked.
-
-    Raises:
-        Changed: something changed.
+    Returns the pipeline record from now on, and the file contents to copy; stored copies may be
+    masked.
     """
     before = newest.pipeline or Pipeline()
     changed = pipeline.changes(before.definition, definition.digest())
@@ -392,9 +337,7 @@ def with_copies(run: ActiveRun, now: Pipeline, definition: PipelineDefinition) -
 def take_in(run: ActiveRun, contents: Mapping[str, bytes], *, accepted: bool) -> None:
     """Replace the run's copies of input files.
 
-    Args:
-        contents: by name.
-        accepted: replace all. Otherwise only replace a masked copy of the same file.
+    Unless accepted, only replace a masked copy of the same file.
     """
     there = {} if accepted else run.files.inputs()
     repository = run.store.repository
@@ -409,12 +352,7 @@ def _copies(run: ActiveRun, pipeline: Pipeline, definition: PipelineDefinition) 
 
 
 def require_wishes(said: Mapping[str, object], known: Collection[str]) -> None:
-    """Raise UsageError for unknown or mistyped arguments of a run.
-
-    Args:
-        said: the arguments.
-        known: the allowed names.
-    """
+    """Raise UsageError for unknown or mistyped arguments of a run."""
     unknown = sorted(set(said) - set(known))
     if unknown:
         raise UsageError(f"there is no argument {unknown[0]!r}", hint=f"how a run may be driven: {', '.join(sorted(known))}")
@@ -434,10 +372,6 @@ def _require_inputs(definition: PipelineDefinition, said: Mapping[str, str]) -> 
         if name not in definition.inputs:
             known = ", ".join(definition.inputs) or "none"
             raise UsageError(f"the pipeline {definition.name} has no input {name!r}", hint=f"its inputs: {known}")
-
-
-def _deadline(store: Checkpoints, timeout: int | None) -> str | None:
-    return None if timeout is None else times.to_text(store.clock() + timeout)
 
 
 def _content(path: str, name: str, *tops: str | None) -> bytes:

@@ -31,16 +31,7 @@ if TYPE_CHECKING:
 
 
 class ActiveRun:
-    """A run that this process drives; `Run` is its public form.
-
-    Args:
-        sleep: waits for a number of seconds.
-
-    Attributes:
-        files: files of the run beside the worktree.
-        remarks: notes about the opened worktree, one sentence each.
-        hold: the lease.
-    """
+    """A run that this process drives; `Run`, its public form, documents the methods."""
 
     def __init__(self, opening: Opening, *, sleep: Callable[[float], None] = time.sleep) -> None:
         self.id = opening.run
@@ -70,13 +61,11 @@ class ActiveRun:
         state: Mapping[str, Any] | None = None,
         adapter: str = "auto",
     ) -> Self:
-        """See `Run.start`."""
         newest, _ = find_or_begin(store, name, key=key, base=base, state=state or {})
         return cls.resume(store, str(newest.run), adapter=adapter)
 
     @classmethod
     def resume(cls, store: Checkpoints, run: str, **how: Unpack[How]) -> Self:
-        """See `Run.resume`."""
         return cls(reopen(store, run, **how))
 
     def __enter__(self) -> Self:
@@ -95,7 +84,6 @@ class ActiveRun:
             )
 
     def close(self) -> None:
-        """See `Run.close`."""
         self._heartbeat.close()
         try:
             self._writer.flush()
@@ -110,16 +98,13 @@ class ActiveRun:
             self._opening.close()
 
     def pause(self) -> None:
-        """See `Run.pause`."""
         self._pauses = True
 
     def finish(self) -> None:
-        """See `Run.finish`."""
         self._writer.write(layout.RUN_COMPLETE, self.state, trigger=PHASE)
 
     @property
     def state(self) -> dict[str, Any]:
-        """See `Run.state`."""
         return self._session.state
 
     @state.setter
@@ -128,12 +113,10 @@ class ActiveRun:
 
     @property
     def last_attempt(self) -> Attempt | None:
-        """See `Run.last_attempt`."""
         return self._session.last_attempt
 
     @property
     def completed(self) -> Mapping[str, str]:
-        """See `Run.completed`."""
         return self._writer.completed
 
     @property
@@ -142,12 +125,10 @@ class ActiveRun:
 
     @property
     def newest(self) -> Checkpoint:
-        """See `Run.newest`."""
         return self._writer.newest
 
     @property
     def unwritten(self) -> list[str]:
-        """See `Run.unwritten`."""
         return self._writer.unwritten
 
     def phase(
@@ -158,7 +139,6 @@ class ActiveRun:
         inputs: Mapping[str, Any] | None = None,
         conduct: Conduct = USUAL,
     ) -> Any:
-        """See `Run.phase`."""
         given = require_call(work, inputs, conduct)
 
         def perform(_: Attempt) -> Ended:
@@ -182,26 +162,20 @@ class ActiveRun:
     ) -> Any:
         """Carry out a phase as `phase`, with an action that receives its attempt.
 
-        Args:
-            inputs: digests of the inputs.
-            followed: another phase begins at once: a success is recorded together with its start,
-                or
-                by `flush`.
+        `inputs` are digests. With `followed`, another phase begins at once: a success is recorded
+        together with its start, or by `flush`.
         """
         return self._performer.perform(name, action, inputs=inputs, conduct=conduct, followed=followed)
 
     def flush(self) -> None:
-        """Write pending checkpoints; errors as `Writer.write`."""
         self._writer.flush()
 
     def milestone(
         self, *, trigger: str = PHASE, message: str | None = None, progress: Progress | None = None, errors: Sequence[str] | None = None
     ) -> None:
-        """See `Run.milestone`."""
         self._performer.milestone(trigger=trigger, message=message, progress=progress, errors=errors)
 
     def skip(self, name: str, result: Any = None, *, message: str | None = None) -> None:
-        """See `Run.skip`."""
         attempts.require_name(name)
         attempt = Attempt(name, self._session.attempts.attempts_at(name) + 1, ended="skipped", result=attempts.to_json(result))
         self._session.last_attempt = attempt
@@ -237,7 +211,6 @@ class ActiveRun:
         self.redo(name, forget)
 
     def restart(self, name: str) -> None:
-        """See `Run.restart`."""
         require_text("name", name)
         began = self._session.attempts.began_first(name)
         if began is not None:
@@ -246,7 +219,6 @@ class ActiveRun:
         self.redo(name)
 
     def rewind(self, checkpoint: Checkpoint | str) -> None:
-        """See `Run.rewind`."""
         if not isinstance(checkpoint, Checkpoint):
             checkpoint = self.store.read(checkpoint)
         if checkpoint.run == self.id:
@@ -277,15 +249,12 @@ class ActiveRun:
         self._writer.pipeline = pipeline
 
     def check(self) -> None:
-        """See `Run.check`."""
         self._session.check()
 
     def wait(self, seconds: float) -> None:
-        """See `Run.wait`."""
         self._session.wait(seconds)
 
     def seconds_left(self) -> float | None:
-        """Return the seconds until the deadline; None without one."""
         return self._session.seconds_left()
 
     def has_changed_files(self, attempt: Attempt) -> bool:

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self
 
-from gitckpt.durable.run.writer import Writer
+from gitckpt.durable.run.writer import Writer, append_log
 from gitckpt.git.repository import Repository
 from gitckpt.model import phase as phase_labels
 from gitckpt.model import times
@@ -24,7 +24,6 @@ from gitckpt.model.checkpoint import PHASE, Attempt, Checkpoint, Progress
 from gitckpt.model.errors import CkptError, StateError, UsageError
 from gitckpt.model.times import MICRO
 from gitckpt.model.values import dataclass, field, replace
-from gitckpt.store import log
 from gitckpt.store.checkpoints import Checkpoints
 from gitckpt.store.leases.leases import Hold, LeaseLost
 from gitckpt.store.runs.run_files import RunFiles
@@ -48,7 +47,6 @@ class PhaseFailed(CkptError):
         errors: all errors in order, for the checkpoint; default: the message.
         code: the exit code of the command; None without one.
         output: the end of its output.
-        hint: the next command to run.
     """
 
     exit_code = 20
@@ -93,19 +91,11 @@ class DeadlineReached(PhaseFailed):
 
 
 class Changed(UsageError):
-    """The inputs or the definition of a run differ from those at its start.
-
-    Args:
-        what: the changes, in words.
-        hint: the remedy.
-    """
+    """The inputs or the definition of a run differ from those at its start; see `what`."""
 
     def __init__(self, run: str, what: list[str], *, hint: str = "put it back, or go on with what is there now: --accept-changes") -> None:
         super().__init__(f"run {run} was started with something else: {'; '.join(what)}", hint=hint)
         self.what = what
-
-
-# State that a run, its phases and the current attempt share.
 
 
 # Seconds between two checks whether the run must stop.
@@ -113,17 +103,7 @@ _SLICE = 0.5
 
 
 class Session:
-    """State of a driven run, shared by its phases and attempts.
-
-    Args:
-        sleep: waits for a number of seconds.
-
-    Attributes:
-        store: opened in the run's worktree.
-        files: files of the run beside the worktree.
-        attempts: the attempts in the run's checkpoints.
-        state: recorded in checkpoints; a phase may change it.
-    """
+    """State that a run, its phases and the current attempt share."""
 
     def __init__(self, opening: Opening, sleep: Callable[[float], None]) -> None:
         self._sleep = sleep
@@ -134,7 +114,7 @@ class Session:
         made_at = time.time() if opening.made else None
         self.attempts = Attempts(opening.store, opening.run, is_new=(opening.newest.sequence or 0) <= 1)
         self.writer = Writer(opening.store, opening.run, opening.hold, opening.files, opening.newest, made_at=made_at)
-        self.state: dict[str, Any] = dict(opening.newest.state)
+        self.state: dict[str, Any] = dict(opening.newest.state)  # a phase may change it
         self.last_attempt: Attempt | None = opening.newest.attempt
 
     def check(self) -> None:
@@ -147,7 +127,6 @@ class Session:
             raise DeadlineReached(f"run {self.run} took longer than it may, until {self.writer.pipeline.deadline}")
 
     def wait(self, seconds: float) -> None:
-        """See `Run.wait`."""
         require("seconds", seconds, (int, float), "a number of seconds")
         until = self.store.clock() + seconds * times.MICRO
         # Use the store's clock, as a sleeping machine stops others; bound the wait by `seconds`, as
@@ -159,25 +138,18 @@ class Session:
             seconds -= pause
 
     def seconds_left(self) -> float | None:
-        """Return the seconds until the deadline; None without one."""
         deadline = self.writer.pipeline.deadline
         return None if deadline is None else (times.from_text(deadline) - self.store.clock()) / times.MICRO
 
 
 # Background threads: lease renewal and autosave.
 
-
 # Seconds between two checks for a new commit.
 LOOK = 2.0
 
 
 class Attendant:
-    """A thread that repeats an action until it is closed. A context manager.
-
-    Args:
-        interval: in seconds.
-        action: returns whether to continue.
-    """
+    """A thread that repeats an action until it returns False or is closed."""
 
     def __init__(self, interval: float, action: Callable[[], bool]) -> None:
         self._interval = interval
@@ -194,7 +166,6 @@ class Attendant:
         self.close()
 
     def close(self) -> None:
-        """Stop the thread, after the current action."""
         self._ending.set()
         if self._thread is not None:
             self._thread.join()
@@ -210,10 +181,6 @@ def heartbeat(hold: Hold, repository: Repository, interval: float) -> Attendant:
     """Return the thread that renews a lease.
 
     After a loss it stops; the driver notices when it writes.
-
-    Args:
-        repository: for the log.
-        interval: in seconds.
     """
 
     def beat() -> bool:
@@ -222,24 +189,14 @@ def heartbeat(hold: Hold, repository: Repository, interval: float) -> Attendant:
         except LeaseLost:
             return False
         except CkptError as error:
-            _log(repository, f"the lease of {hold.lease.run} was not renewed: {error.message}")
+            append_log(repository, f"the lease of {hold.lease.run} was not renewed: {error.message}")
         return True
 
     return Attendant(interval, beat)
 
 
 class Autosaver:
-    """Saves the files during a phase: after each commit, and at intervals if changed.
-
-    Args:
-        store: the driver's, opened in the run's worktree.
-        saved: commit and snapshot of the newest checkpoint.
-        guard: the lease.
-        beside: files of the run beside the worktree.
-
-    Attributes:
-        failures: one sentence each.
-    """
+    """Saves the files during a phase: after each commit, and at intervals if changed."""
 
     def __init__(self, store: Checkpoints, phase: str, run: str, saved: Content, *, guard: Guard, beside: RunFiles, limits: Limits) -> None:
         self._driver = store
@@ -256,7 +213,6 @@ class Autosaver:
         self.failures: list[str] = []
 
     def attendant(self, interval: float) -> Attendant:
-        """Return the thread that saves; `interval` is in seconds."""
         step = min(interval, LOOK)
         waited = 0.0
 
@@ -273,19 +229,17 @@ class Autosaver:
                 return False
             except CkptError as error:
                 self.failures.append(error.message)
-                _log(self._repository, f"the files of {self._run} were not saved in between: {error.message}")
+                append_log(self._repository, f"the files of {self._run} were not saved in between: {error.message}")
             return True
 
         return Attendant(step, look)
 
     @contextlib.contextmanager
     def paused(self) -> Iterator[None]:
-        """Suspend saving."""
         with self._saving:
             yield
 
     def saved(self, newest: Content) -> None:
-        """Set the content of the newest checkpoint."""
         self._saved = newest
 
     def close(self) -> None:
@@ -325,47 +279,28 @@ Content = tuple[str, str | None]
 
 
 def held(checkpoint: Checkpoint) -> Content:
-    """Return commit and snapshot of a checkpoint."""
     return checkpoint.git_sha, checkpoint.tree
 
 
-def _log(repository: Repository, text: str) -> None:
-    try:
-        log.append(repository, text)
-    except CkptError:
-        return  # such as a full disk; the driver reports what it cannot write
-
-
 # The next attempt at a phase, from the last one in the newest checkpoint. Pure.
-
 
 FAILED, BLOCKED, PARTIAL, COMPLETE = "failed", "blocked", "partial", "complete"
 
 
 @dataclass(frozen=True, slots=True)
 class NextAttempt:
-    """The next attempt at a phase.
-
-    Attributes:
-        crashed: whether the last attempt ended unrecorded.
-        is_first: whether the phase begins with this attempt.
-    """
-
     attempt: Attempt
-    crashed: bool
-    is_first: bool
+    crashed: bool  # the last attempt ended unrecorded
+    is_first: bool  # of the phase
 
 
 def after(last: Attempt | None, phase: str, inputs: Mapping[str, str], *, number: int = 0) -> NextAttempt:
-    """Return the next attempt at a phase.
+    """Return the next attempt at a phase, after the last attempt of the run at any phase.
 
     A crash uses up a recovery, not a retry. After a final failure, a block or a deferral all
-    retries
-    are available again.
+    retries are available again.
 
     Args:
-        last: the last attempt of the run, at any phase.
-        inputs: digests of the inputs.
         number: of the last attempt at this phase, if `last` is at another phase.
     """
     if last is None or last.phase != phase or last.ended == COMPLETE:
@@ -393,12 +328,7 @@ def require_name(name: str) -> None:
 
 
 def meant(text: str, names: Sequence[str], run: str) -> str:
-    """Return the phase with a name; ignores case, and hyphens equal spaces.
-
-    Args:
-        names: of the existing phases.
-        run: for the error message.
-    """
+    """Return the phase with a name; ignores case, and hyphens equal spaces."""
     known = {folded(name): name for name in reversed(names)}
     if text in names or folded(text) in known:
         return text if text in names else known[folded(text)]
@@ -413,13 +343,9 @@ def digests(values: Mapping[str, Any]) -> dict[str, str]:
 
 
 def to_json(value: Any, path: str = "") -> str:
-    """Return a value as JSON that reads back equal.
+    """Return a value as JSON that reads back equal; raise StateError if there is none.
 
-    Args:
-        path: JSON pointer to the value, for the error.
-
-    Raises:
-        StateError: the value would read back differently.
+    `path` is the JSON pointer to the value, for the error.
     """
     try:
         _require_json(value, path)
@@ -445,11 +371,6 @@ def _require_json(value: Any, path: str) -> None:
 
 
 def differing_inputs(old: Mapping[str, str], new: Mapping[str, str], kind: str) -> list[str]:
-    """Return the differences of two maps, in words.
-
-    Args:
-        kind: what the names denote, such as "input".
-    """
     found = []
     for name in dict.fromkeys([*old, *new]):
         if name not in new:
@@ -462,7 +383,6 @@ def differing_inputs(old: Mapping[str, str], new: Mapping[str, str], kind: str) 
 
 
 # Conduct of a phase, retries and the result of an attempt.
-
 
 KEEP, RESET = "keep", "reset"
 # What a further attempt does with the files: keep them or reset them to the phase's start.
@@ -483,17 +403,12 @@ MAX_RECOVERIES = 3
 class Retries:
     """Retries of a phase after a failure. Durations are in microseconds."""
 
-    # Attempts after the first.
-    attempts: int = 0
-    # Wait before the first retry.
-    delay: int = MICRO
-    # Factor between successive waits.
-    backoff: float = 2.0
+    attempts: int = 0  # after the first
+    delay: int = MICRO  # before the first retry
+    backoff: float = 2.0  # factor between successive waits
     max_delay: int = 3600 * MICRO
-    # Vary waits by up to this share, so that many runs do not retry at the same time.
-    jitter: float = 0.1
-    # Exit codes that are retried; empty: all.
-    on: tuple[int, ...] = ()
+    jitter: float = 0.1  # share by which waits vary, so that runs do not retry together
+    on: tuple[int, ...] = ()  # exit codes that are retried; empty: all
 
     def __post_init__(self) -> None:
         for name in ("attempts", "delay", "max_delay"):
@@ -507,15 +422,13 @@ class Retries:
 
     @property
     def longest_wait(self) -> int:
-        """Return the maximum wait, in microseconds."""
         return round(min(self.max_delay, _LONGEST) * (1 + self.jitter))
 
     def wait_before(self, attempt: int, random: float) -> int:
         """Return the wait before an attempt, in microseconds.
 
-        Args:
-            attempt: from 1; the first retry is 2.
-            random: in [0, 1); selects the point in the jitter range, 0.5 is its middle.
+        `attempt` counts from 1; the first retry is 2. `random` in [0, 1) selects the point in the
+        jitter range.
         """
         if attempt < 2 or not self.delay:
             return 0
@@ -527,45 +440,26 @@ class Retries:
         return round(wait * (1 + self.jitter * (2 * random - 1)))
 
     def retries(self, code: int | None) -> bool:
-        """Return whether a failure can be retried.
-
-        Args:
-            code: the exit code; None without one, such as after a timeout.
-        """
+        """Return whether a failure can be retried; `code` is None after a timeout, for example."""
         return self.attempts > 0 and (not self.on or code in self.on)
 
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """The result of a successful attempt.
-
-    Attributes:
-        result: a JSON value.
-        code: the exit code of the command; None without one.
-        output: the end of its output.
-    """
-
-    result: Any = None
-    code: int | None = None
-    output: str | None = None
+    result: Any = None  # a JSON value
+    code: int | None = None  # of the command; None without one
+    output: str | None = None  # the end of it
 
 
 @dataclass(frozen=True, slots=True)
 class Conduct:
-    """How a phase is carried out. Durations are in microseconds.
-
-    Attributes:
-        retry_on: exceptions that are retried.
-        autosave: interval of autosaves; 0 disables them.
-        max_recoveries: more crashes than this block the run.
-        on_resume: `keep` or `reset`: the files that a further attempt starts with.
-    """
+    """How a phase is carried out. Durations are in microseconds."""
 
     retries: Retries = field(default_factory=Retries)
     retry_on: tuple[type[Exception], ...] = (Exception,)
-    autosave: int = AUTOSAVE
-    max_recoveries: int = MAX_RECOVERIES
-    on_resume: str = KEEP
+    autosave: int = AUTOSAVE  # interval; 0 disables autosaves
+    max_recoveries: int = MAX_RECOVERIES  # more crashes than this block the run
+    on_resume: str = KEEP  # `keep` or `reset`: the files that a further attempt starts with
 
     def __post_init__(self) -> None:
         # Check now: after a failed phase, an error here would prevent the record of the failure.
@@ -579,24 +473,16 @@ class Conduct:
             raise refused("on_resume", self.on_resume, " or ".join(map(repr, ON_RESUME)))
 
 
-# A phase without retries.
 USUAL = Conduct()
 
 
 def require_call(work: Callable[..., Any], inputs: Mapping[str, Any] | None, conduct: Conduct) -> dict[str, Any]:
-    """Return the inputs of a phase; raise UsageError for a bad argument."""
     require_callable("work", work)
     require("conduct", conduct, Conduct, "a Conduct")
     return mapping("inputs", inputs)
 
 
 def failed(attempt: Attempt, error: BaseException, conduct: Conduct, *, seconds: float, now: int) -> Attempt:
-    """Return an attempt that ended with an exception, and when it is retried.
-
-    Args:
-        seconds: the duration.
-        now: in microseconds since the epoch.
-    """
     ending = error if isinstance(error, PhaseFailed) else None
     code = ending.code if ending is not None and isinstance(ending.code, int) and ending.code.bit_length() < 64 else None
     failures = attempt.failures + 1
@@ -622,7 +508,6 @@ def failed(attempt: Attempt, error: BaseException, conduct: Conduct, *, seconds:
 
 
 def errors(error: BaseException) -> list[str]:
-    """Return the texts that a checkpoint records for an exception."""
     if isinstance(error, PhaseFailed):
         found = [_cut(each) for each in error.errors[:_MOST_ERRORS]]
         more = len(error.errors) - len(found)
@@ -644,15 +529,8 @@ def _storable(text: object) -> str:
     return str(text).encode("utf-8", "backslashreplace").decode("utf-8")
 
 
-# One attempt at a phase.
-
-
 class Attempting:
-    """An attempt in progress: `last_attempt` of the session.
-
-    Args:
-        followed: another phase follows a success at once and shares its transaction.
-    """
+    """An attempt in progress: `last_attempt` of the session."""
 
     def __init__(self, session: Session, conduct: Conduct, *, followed: bool = False) -> None:
         assert session.last_attempt is not None
@@ -671,9 +549,7 @@ class Attempting:
     def carry_out(self, action: Callable[[Attempt], Ended]) -> Any:
         """Run the action, record the outcome and return the result.
 
-        Raises:
-            LeaseLost: another process drives the run.
-            Exception: raised by the action, after it was recorded.
+        Errors of the action are raised after they are recorded.
         """
         try:
             ended = self._act(action)
@@ -701,7 +577,6 @@ class Attempting:
         return json.loads(result)
 
     def milestone(self, *, trigger: str, message: str | None, progress: Progress | None, errors: Sequence[str] | None) -> None:
-        """See `Run.milestone`."""
         reached = replace(self._attempt, began=self._session.store.new_id(), recoveries=0)
         label = f"{reached.phase}-progress"
         with self._saver.paused():
@@ -748,15 +623,8 @@ def _masked(text: str | None) -> str | None:
     return secrets.masked(text)
 
 
-# Phases: repeat attempts until one completes or no retry is left.
-
-
 class Performer:
-    """Carries out phases, with retries.
-
-    Args:
-        accepts_changes: whether a complete phase may be called with different inputs.
-    """
+    """Carries out phases: repeats attempts until one completes or no retry is left."""
 
     def __init__(self, session: Session, *, accepts_changes: bool) -> None:
         self._session = session
@@ -773,7 +641,6 @@ class Performer:
         conduct: Conduct,
         followed: bool = False,
     ) -> Any:
-        """See `ActiveRun.perform`."""
         session = self._session
         require_name(name)
         if name in self._writer.completed:
@@ -796,7 +663,6 @@ class Performer:
             coming = after(session.last_attempt, name, inputs)
 
     def milestone(self, *, trigger: str, message: str | None, progress: Progress | None, errors: Sequence[str] | None) -> None:
-        """See `Run.milestone`."""
         if self._attempting is None:
             raise UsageError("a milestone belongs to a phase, and none is under way", hint="call it from the work of a phase")
         self._attempting.milestone(trigger=trigger, message=message, progress=progress, errors=errors)

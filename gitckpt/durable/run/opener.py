@@ -32,23 +32,15 @@ if TYPE_CHECKING:
     from typing import TypedDict, Unpack
 
     class How(TypedDict, total=False):
-        """Options for reopening a run."""
+        """Options for reopening a run; see `Run.resume`."""
 
-        # Continue although the inputs or the definition changed.
         accept_changes: bool
-        # Continue a complete run.
         again: bool
-        # As for `Store`; default "auto".
         adapter: str
-        # The purpose of the lease, for people.
         holder: str
-        # Where to create the worktree; default: as configured.
         directory: str | os.PathLike[str] | None
-        # Take the run from a stalled driver and end its commands.
         take_over: bool
-        # Adopt a run that was not written here.
         trust: bool
-        # Lease length without renewal, in microseconds; at most ten minutes.
         lease: int
 
 
@@ -57,18 +49,7 @@ _KNOWN = frozenset(("accept_changes", "again", "adapter", "holder", "directory",
 
 @dataclass(frozen=True, slots=True)
 class Opening:
-    """An open run; no other process drives it.
-
-    Attributes:
-        path: the top of its worktree.
-        store: opened in the worktree.
-        files: its files beside the worktree.
-        crashed: whether the last driver ended without releasing the lease.
-        made: whether the worktree was just created.
-        remarks: notes for the user, one sentence each.
-        accepts_changes: whether inputs and definition may differ from the start.
-        leases: a separate store for the lease, whose renewal runs in a thread.
-    """
+    """An open run; no other process drives it."""
 
     run: str
     path: str
@@ -76,14 +57,13 @@ class Opening:
     files: RunFiles
     hold: Hold
     newest: Checkpoint
-    crashed: bool
-    made: bool
+    crashed: bool  # the last driver did not release the lease
+    made: bool  # the worktree was just created
     remarks: tuple[str, ...]
     accepts_changes: bool
-    leases: Checkpoints
+    leases: Checkpoints  # a store for the lease, whose renewal runs in a thread
 
     def close(self) -> None:
-        """Close both stores."""
         self.store.close()
         self.leases.close()
 
@@ -98,16 +78,9 @@ def begin(
     files: Mapping[str, bytes] | None = None,
     key: str | None = None,
 ) -> Checkpoint:
-    """Record the first checkpoint of a run.
+    """Record the first checkpoint of a run; raise RunExists if a run has the key.
 
-    Args:
-        name: the subject; part of the run id.
-        base: the rev that the worktree starts with.
-        files: input files: name → content.
-        key: the caller's unique name for the run.
-
-    Raises:
-        RunExists: a run has that key.
+    `name` becomes part of the run id; `files` maps the names of input files to their content.
     """
     rules = settings.read(store.repository)
     if pipeline.name is not None:
@@ -129,16 +102,10 @@ def begin(
 
 
 def find_or_begin(store: Checkpoints, name: str, *, key: str | None, base: str, state: Mapping[str, Any]) -> tuple[Checkpoint, bool]:
-    """Begin a run without a pipeline, unless there is one with the key.
+    """Begin a run without a pipeline, or find the one with the key.
 
-    Args:
-        key: None always begins a run.
-
-    Returns:
-        The newest checkpoint of the run, and whether the run is new.
-
-    Raises:
-        Untrusted: the run with the key was not written here; keys may be fetched, too.
+    Returns the newest checkpoint of the run, and whether the run is new. Raises Untrusted if the
+    run was not written here: keys may be fetched, too.
     """
     require_text("name", name)
     try:
@@ -150,11 +117,8 @@ def find_or_begin(store: Checkpoints, name: str, *, key: str | None, base: str, 
 def reopen(store: Checkpoints, run: str, **how: Unpack[How]) -> Opening:
     """Acquire the lease of a run and open its worktree, recreated if missing.
 
-    Raises:
-        RunComplete: the run is complete.
-        Untrusted: the run was not written here and is not trusted.
-        LeaseHeld: a live process drives it.
-        BusyError: a leftover process cannot be ended, or files are still being restored.
+    Raises RunComplete, Untrusted, LeaseHeld, or BusyError if a leftover process cannot be ended or
+    files are still being restored.
     """
     unknown = sorted(set(how) - _KNOWN)
     if unknown:
@@ -164,7 +128,9 @@ def reopen(store: Checkpoints, run: str, **how: Unpack[How]) -> Opening:
     if not again:
         settle(store, run)
     require_open(store, newest, again=again)
-    lease_store = store.seen_from(_again(store.repository), "plumbing")
+    here = store.repository
+    own = Repository(here.git_dir, here.worktree, here.object_format)
+    lease_store = store.seen_from(own, "plumbing")
     hold = None
     try:
         take_over = how.get("take_over", False)
@@ -181,9 +147,8 @@ def reopen(store: Checkpoints, run: str, **how: Unpack[How]) -> Opening:
             if repository is None:
                 raise WorktreeError(f"{opened.path} is no worktree", hint="see what is wrong: git ckpt doctor")
             files = run_files.of_run(store.repository, run)
-            tree = newest.tree
-            if tree is not None:
-                files.bring_back(store.repository, store.objects, tree)
+            if newest.tree is not None:
+                files.bring_back(store.repository, store.objects, newest.tree)
             seen, caught_up = _caught_up(store.seen_from(repository, how.get("adapter", "auto")), files, newest)
     except BaseException:
         if hold is not None:
@@ -214,7 +179,6 @@ def _caught_up(seen: Checkpoints, files: RunFiles, newest: Checkpoint) -> tuple[
 
 
 def _ours(store: Checkpoints, run: str, *, trusted: bool) -> Checkpoint:
-    # Adopts a trusted run; refuses one that was not written here.
     store.heads.move_up(run)
     oid, newest = store.heads.head(run)
     if not roster.knows(store.repository, run, oid):
@@ -233,11 +197,7 @@ def _end_what_is_left(store: Checkpoints, hold: Hold) -> tuple[str, ...]:
 
 
 def settle(store: Checkpoints, run: str) -> bool:
-    """Release the lease of a complete run whose driver was killed at the end.
-
-    Returns:
-        Whether the lease was held.
-    """
+    """Release the lease of a complete run whose driver was killed; return if it was held."""
     if store.heads.catch_up(run).label != layout.RUN_COMPLETE:
         return False
     found = store.leases.read(run)
@@ -254,12 +214,7 @@ def _give_back(hold: Hold) -> None:
         return  # another driver has taken over
 
 
-def _again(repository: Repository) -> Repository:
-    return Repository(repository.git_dir, repository.worktree, repository.object_format)
-
-
 def require_open(store: Checkpoints, newest: Checkpoint, *, again: bool = False) -> None:
-    """Raise `RunComplete` for a complete run, unless `again`."""
     if newest.label == layout.RUN_COMPLETE and not again:
         raise RunComplete(str(newest.run), _results(store, newest))
 

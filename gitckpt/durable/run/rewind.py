@@ -33,14 +33,8 @@ PATIENCE = 0.5
 def go_back(store: Checkpoints, checkpoint: Checkpoint) -> list[str]:
     """Restore commit, files, index and unfinished operation of a checkpoint.
 
-    Returns the ids of the safety checkpoints of the present content.
-
-    Args:
-        store: opened in the run's worktree.
-
-    Raises:
-        WorktreeError: commit or files are missing, or content that no checkpoint holds is in the
-            way.
+    Returns the ids of the safety checkpoints of the present content. Raises WorktreeError if commit
+    or files are missing, or if content that no checkpoint holds is in the way.
     """
     safe: list[str] = []
     commit, branch = store.objects.head()
@@ -63,14 +57,8 @@ def go_back(store: Checkpoints, checkpoint: Checkpoint) -> list[str]:
 def catch_up(store: Checkpoints, files: RunFiles, newest: Checkpoint) -> tuple[str, ...]:
     """Update a worktree that is behind because the run continued elsewhere.
 
-    Returns a sentence about it, if anything changed.
-
-    Args:
-        store: opened in the worktree.
-        newest: the newest checkpoint, already adopted.
-
-    Raises:
-        WorktreeError: as `go_back`, or the worktree has newer checkpoints; raised only once.
+    Returns a sentence about it, if anything changed. Raises WorktreeError as `go_back`, or once if
+    the worktree has newer checkpoints than `newest`, which is already adopted.
     """
     noted = ownership.behind(store.repository)
     if noted is None:
@@ -108,20 +96,16 @@ def catch_up(store: Checkpoints, files: RunFiles, newest: Checkpoint) -> tuple[s
 
 
 def require_way(store: Checkpoints, checkpoint: Checkpoint) -> None:
-    """Raise WorktreeError if `go_back` to a checkpoint cannot succeed.
+    """Raise WorktreeError if `go_back` cannot succeed, LockHeld if the index is locked.
 
-    A dry run, for use before HEAD moves or the rewind is recorded. Raises LockHeld if the index is
-    locked.
+    A dry run, for use before HEAD moves or the rewind is recorded.
     """
     restorer.restore(store, checkpoint, dry_run=True)
     PrivateIndex(store.repository).require_unlocked()
 
 
 def take_output_back(store: Checkpoints, files: RunFiles, checkpoint: Checkpoint) -> None:
-    """Restore the output files of the phases to those of a checkpoint.
-
-    Records the present output in a safety checkpoint first.
-    """
+    """Restore the output files of the phases, after a safety checkpoint of the present ones."""
     now = store.capture(beside=files)
     then = checkpoint.tree
     if now.tree is None or run_files.output_of(store.repository, now.tree) == run_files.output_of(store.repository, then):
@@ -134,9 +118,7 @@ def take_output_back(store: Checkpoints, files: RunFiles, checkpoint: Checkpoint
 def is_held(store: Checkpoints, safety: Checkpoint, recorded: Checkpoint, wanted: Checkpoint) -> bool:
     """Return whether two checkpoints hold everything that a safety checkpoint holds.
 
-    Args:
-        recorded: the checkpoint before the rewind.
-        wanted: the checkpoint that was restored.
+    `recorded` was made before the rewind, `wanted` was restored.
     """
     saved, before = (manifest.contents_of(each, store.repository, store.objects) for each in (safety, recorded))
     indexes = [comparison.merged_tree(store.repository, content, each.git_sha) for content, each in ((saved, safety), (before, recorded))]
@@ -149,8 +131,7 @@ def is_held(store: Checkpoints, safety: Checkpoint, recorded: Checkpoint, wanted
 def remove_locks(repository: Repository, run: str) -> None:
     """Remove stale lock files of a git that was killed with its command.
 
-    Args:
-        repository: opened in the run's worktree; this process holds the lease and runs no command.
+    This process must hold the lease and run no command.
     """
     # A person in the worktree may hold a lock for long, such as during an editor session: keep the
     # locks while a git process works there, or if the system cannot tell. Other processes release
@@ -180,15 +161,7 @@ def _mark(path: str) -> tuple[int, int, int] | None:
 
 
 def fork(store: Checkpoints, checkpoint: Checkpoint, name: str | None = None, *, trusted: bool = False) -> Checkpoint:
-    """Start a run that continues from a checkpoint; return its first checkpoint.
-
-    Args:
-        name: the subject of the new run; default: that of the old one.
-        trusted: accept a checkpoint that was not written here.
-
-    Raises:
-        Untrusted: the checkpoint was not written here and is not trusted.
-    """
+    """Start a run that continues from a checkpoint; return its first checkpoint."""
     is_ours = trust.is_ours(store, checkpoint)
     if not (is_ours or trusted):
         raise trust.refusal(store, checkpoint, trust.account(store, checkpoint))

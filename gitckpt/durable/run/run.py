@@ -76,8 +76,7 @@ class Run:
         Args:
             name: the subject; part of the run id.
             key: the caller's unique name, such as "nightly-2026-11-22": repeated and concurrent
-                calls
-                share one run. An existing run keeps its `name`, `base` and `state`.
+                calls share one run. An existing run keeps its `name`, `base` and `state`.
             base: the rev that the worktree starts with.
             state: the first state.
             adapter: as for `Store.open`.
@@ -94,19 +93,10 @@ class Run:
     def begin(
         cls, store: Store, name: str, *, key: str | None = None, base: str = "HEAD", state: Mapping[str, Any] | None = None
     ) -> tuple[Checkpoint, bool]:
-        """Start a run without driving it, or find the one with the key.
+        """Start a run without driving it, or find the one with the key, as `git ckpt start`.
 
-        Same as `git ckpt start`. `Store.resume` opens its worktree. Arguments as for `start`.
-
-        Returns:
-            The newest checkpoint of the run, and whether the run is new.
-
-        Raises:
-            NotFoundError: unknown rev.
-            LeaseHeld, RunComplete: as for `start`.
-            UsageError: an argument has the wrong type.
-            Untrusted: the run with that key was not written here.
-            WorktreeError: the repository is bare and no directory for worktrees is configured.
+        `Store.resume` opens its worktree. Arguments and errors as for `start`. Returns the newest
+        checkpoint of the run, and whether the run is new.
         """
         here = inside(store)
         newest, is_new = find_or_begin(here, name, key=key, base=base, state=mapping("state", state))
@@ -120,18 +110,15 @@ class Run:
         """Continue a run in its worktree, which is recreated if missing.
 
         Args:
-            run: its id.
             how: `accept_changes=True` accepts changed inputs; `again=True` continues a complete
-                run;
-                `directory` is the place of a new worktree; `take_over=True` takes over from a
-                stalled driver; `trust=True` adopts a run that was not written here; `holder` names
-                the driver; `lease` is its length without renewal, in microseconds, ten minutes at
-                most; `adapter` is as for `Store.open`.
+                run; `directory` is the place of a new worktree; `take_over=True` takes the run from
+                a stalled driver; `trust=True` adopts a run that was not written here; `holder`
+                names the driver; `lease` is its length without renewal, in microseconds, ten
+                minutes at most; `adapter` is as for `Store.open`.
 
         Raises:
             NotFoundError: unknown run.
             RunComplete: the run is complete; `results` has the results of its phases.
-            UsageError: unknown argument.
             Untrusted: the run was not written here; see `candidates`.
             LeaseHeld: a live process drives it.
             WorktreeError: its worktree cannot be opened.
@@ -252,7 +239,6 @@ class Run:
             work: called with the inputs by name; works in `path`, may change `state` and returns a
                 JSON value. The value is stored for later starts, with secrets masked.
             inputs: JSON values that identify the phase.
-            conduct: retries, autosave and so on.
 
         Raises:
             Changed: the phase is complete but had other inputs.
@@ -267,44 +253,24 @@ class Run:
     def milestone(
         self, *, trigger: str = PHASE, message: str | None = None, progress: Progress | None = None, errors: Sequence[str] | None = None
     ) -> None:
-        """Record files and state within a phase.
+        """Record files and state within a phase; raise an error if the run must stop.
 
         After a crash or failure, the next attempt starts with this state, and with these files if
-        the
-        phase resets its files.
-
-        Args:
-            message: one line of at most 1,000 characters.
-            errors: errors since the last milestone, in order.
-
-        Raises:
-            UsageError: no phase is in progress.
-            Cancelled, DeadlineReached, LeaseLost: as `check`.
+        the phase resets its files. `message` is one line of at most 1,000 characters.
         """
         with self._turn:
             self._active.milestone(trigger=trigger, message=message, progress=progress, errors=errors)
 
     def skip(self, name: str, result: Any = None, *, message: str | None = None) -> None:
-        """Record that a phase is not needed.
-
-        Args:
-            result: the result of the phase.
-            message: the reason; one line of at most 1,000 characters.
-        """
+        """Record that a phase is not needed; `message` is the reason, in one line."""
         with self._turn:
             self._active.skip(name, result, message=message)
 
     def redo(self, name: str, *, record: bool = False) -> None:
-        """Mark a phase and those completed after it as incomplete.
+        """Mark a phase and those completed after it as incomplete; keep files and state.
 
-        Files and state stay unchanged.
-
-        Args:
-            record: record it at once; else the next start of the phase does. The name then ignores
-                case, and hyphens and underscores equal spaces.
-
-        Raises:
-            UsageError: the name is no string, or unknown with `record`; nothing was changed.
+        With `record`, record it at once; else the next start of the phase does. The name then
+        ignores case, and hyphens and underscores equal spaces.
         """
         with self._turn:
             if record:
@@ -313,21 +279,14 @@ class Run:
                 self._active.redo(name)
 
     def restart(self, name: str) -> None:
-        """Redo a phase with the files and state of its beginning.
-
-        Raises:
-            WorktreeError: the files cannot be restored.
-        """
+        """Redo a phase with the files and state of its beginning."""
         with self._turn:
             self._active.restart(name)
 
     def rewind(self, checkpoint: Checkpoint | str) -> None:
-        """Return to an earlier checkpoint: files, state and completed phases.
+        """Return to an earlier checkpoint of this run: files, state and completed phases.
 
         Records newer content first.
-
-        Args:
-            checkpoint: one of this run, or its full id.
 
         Raises:
             NotFoundError, InvalidCheckpoint: as `Store.read`.
@@ -340,20 +299,9 @@ class Run:
             self._active.rewind(checkpoint)
 
     def check(self) -> None:
-        """Raise an error if the run must stop. For long work.
-
-        Raises:
-            Cancelled: a person asked for it.
-            DeadlineReached: the run reached its deadline.
-            LeaseLost: another process drives the run now.
-        """
+        """Raise Cancelled, DeadlineReached or LeaseLost if the run must stop. For long work."""
         self._active.check()
 
     def wait(self, seconds: float) -> None:
-        """Wait a number of seconds, unless the run must stop.
-
-        Raises:
-            UsageError: `seconds` is not a number.
-            Cancelled, DeadlineReached, LeaseLost: as `check`.
-        """
+        """Wait a number of seconds; raise an error as `check` if the run must stop."""
         self._active.wait(seconds)

@@ -18,7 +18,7 @@ from gitckpt.model import toml
 from gitckpt.model.arguments import shell_word
 from gitckpt.model.checkpoint import Attempt, Checkpoint, Pipeline, Progress
 from gitckpt.model.errors import BusyError, CkptError, NotFoundError, StateError, UsageError
-from gitckpt.model.phase import REWOUND
+from gitckpt.model.phase import REWOUND, completed_after
 from gitckpt.model.values import replace
 from gitckpt.store import log
 from gitckpt.store.checkpoints import Checkpoints
@@ -30,13 +30,9 @@ from gitckpt.store.runs.run_files import RunFiles
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from types import TracebackType
     from typing import Unpack
 
     from gitckpt.store.records.draft import Details
-
-
-# A lock: one process at a time restores files into the worktree of a run.
 
 
 # Seconds to wait for another holder: a git whose driver was killed ends soon.
@@ -48,12 +44,7 @@ _NAMED = 3
 class FilesLock:
     """Excludes other processes from the files of a run. A context manager.
 
-    Args:
-        repository: opened in any worktree.
-
-    Raises:
-        BusyError: other processes hold the lock; the message names them.
-        LeaseLost: another process has taken over the run.
+    Raises BusyError, which names the processes that hold the lock, or LeaseLost.
     """
 
     def __init__(self, repository: Repository, hold: Hold) -> None:
@@ -67,13 +58,10 @@ class FilesLock:
         try:
             self._hold.check()
         except BaseException:
-            self._give_back()
+            self._lock.release(delete=True)
             raise
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        self._give_back()
-
-    def _give_back(self) -> None:
+    def __exit__(self, *_: object) -> None:
         self._lock.release(delete=True)
 
 
@@ -86,32 +74,15 @@ def _busy(run: str, path: str) -> BusyError:
     return BusyError(message, hint=hint if remaining else f"when it has ended: git ckpt resume {run}")
 
 
-# The writer.
-
-
 # Seconds; git cannot tell by time stamps whether younger files changed.
 _GRAIN = 1.5
-
 
 # Keys of the state that `git ckpt step` writes while the run is driven.
 _REPORTED = ("track_id", "blockers", "loop_state")
 
 
 class Writer:
-    """Writes the checkpoints of a run.
-
-    Args:
-        store: opened in the run's worktree.
-        files: files of the run beside the worktree.
-        made_at: `time.time` when the worktree was created; None if it existed before.
-
-    Attributes:
-        limits: snapshot limits for unattended captures.
-        newest: the newest checkpoint known to this process.
-        pipeline: recorded in the next checkpoint.
-        completed: phase → id of the completing checkpoint; "" while it is not written.
-        unwritten: unwritten checkpoints with the reason, one sentence each; cleared after success.
-    """
+    """Writes the checkpoints of a run."""
 
     def __init__(self, store: Checkpoints, run: str, hold: Hold, files: RunFiles, newest: Checkpoint, *, made_at: float | None) -> None:
         self._store = store
@@ -120,7 +91,7 @@ class Writer:
         self._files = files
         self.newest = newest
         self.pipeline = newest.pipeline or Pipeline()
-        self.completed = dict(self.pipeline.completed)
+        self.completed = dict(self.pipeline.completed)  # phase → id; "" while it is not written
         self.unwritten: list[str] = []
         self._is_made_good = False
         self._waiting: list[tuple[str, Mapping[str, Any], bool, Details]] = []
@@ -128,7 +99,7 @@ class Writer:
         self._known = False
         self._reported: dict[str, Any] = {}
         self.limits = store.rules.limits().automatic()
-        self._made_at = made_at
+        self._made_at = made_at  # when the worktree was created; None if it existed before
 
     def write(
         self,
@@ -177,7 +148,6 @@ class Writer:
         return bool(self.completed.get(phase)) or any(label == f"{phase}-complete" for label, *_ in self._waiting)
 
     def flush(self) -> None:
-        """Write the pending checkpoints; errors as `write`."""
         while self._waiting:
             label = self._waiting[0][0]
             together = self._go_together()
@@ -200,7 +170,7 @@ class Writer:
                     self.unwritten.append(sentence)
                     self._is_made_good = False
                     run_files.note(self._store.repository, self._run, self.unwritten)
-                    self._log(sentence)
+                    append_log(self._store.repository, sentence)
                 return
             if not self._waiting and not self._is_made_good:
                 self.unwritten.clear()
@@ -223,9 +193,8 @@ class Writer:
             run_files.note(self._store.repository, self._run, [])
 
     def notice(self, failures: list[str]) -> None:
-        """Log failures that were retried or do no harm."""
         for failure in failures:
-            self._log(f"run {self._run}: {failure}")
+            append_log(self._store.repository, f"run {self._run}: {failure}")
 
     def reopen(self, phase: str) -> None:
         """Mark a phase and those completed after it as incomplete, in memory."""
@@ -234,12 +203,7 @@ class Writer:
             self.completed = {name: self.completed[name] for name in names[: names.index(phase)]}
 
     def go_back(self, checkpoint: Checkpoint) -> None:
-        """Restore the files of an earlier checkpoint, after a safety checkpoint.
-
-        Raises:
-            WorktreeError: the files cannot be restored.
-            BusyError: as `FilesLock`.
-        """
+        """Restore the files of an earlier checkpoint, after a safety checkpoint."""
         self.remove_locks()
         with FilesLock(self._store.repository, self._hold):
             rewind.take_output_back(self._store, self._files, checkpoint)
@@ -250,19 +214,13 @@ class Writer:
         self._known = False
 
     def remove_locks(self) -> None:
-        """Remove stale lock files of killed git processes."""
         rewind.remove_locks(self._store.repository, self._run)
 
     def bring_back(self, checkpoint_id: str) -> None:
-        """Restore the files that an attempt starts with; errors as `go_back`."""
         self.go_back(trust.read(self._store, self._run, checkpoint_id))
 
     def ended(self, phase: str) -> Attempt | None:
-        """Return the attempt that completed a phase; None if unknown.
-
-        Raises:
-            NotFoundError: its checkpoint is gone.
-        """
+        """Return the attempt that completed a phase; None if unknown."""
         checkpoint_id = self.completed[phase]
         for label, _, _, details in self._waiting:
             attempt = details.get("attempt")
@@ -278,8 +236,6 @@ class Writer:
         return attempt if attempt is not None and attempt.phase == phase else None
 
     def _note(self, label: str, details: Details) -> None:
-        from gitckpt.model.phase import completed_after
-
         pipeline: Pipeline | None = details.get("pipeline")
         if (details.get("rewound_to") or label == REWOUND) and pipeline is not None:
             self.completed = dict(pipeline.completed)
@@ -340,8 +296,9 @@ class Writer:
         self._made_at = None
         self._store.repository.git.run(*NO_HOOKS, "update-index", "-q", "--refresh", ok=(0, 1, 128), locks=True)
 
-    def _log(self, sentence: str) -> None:
-        try:
-            log.append(self._store.repository, sentence)
-        except CkptError:
-            return  # reported at the end of the run
+
+def append_log(repository: Repository, sentence: str) -> None:
+    try:
+        log.append(repository, sentence)
+    except CkptError:
+        return  # such as a full disk; the driver reports what it cannot write
