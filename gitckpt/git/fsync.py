@@ -28,13 +28,7 @@ _UNABLE = (EINVAL, ENOTSUP, EBADF, ENOSYS)  # from file systems that cannot flus
 
 
 def flush(paths: Iterable[str]) -> None:
-    """Wait until contents of files and names in directories are on the disk.
-
-    A missing path is skipped, such as an object that a gc has packed.
-
-    Raises:
-        CkptError: the disk reports an error.
-    """
+    """Wait until file contents and directory entries are on the disk; skip missing paths."""
     waiting = list(dict.fromkeys(paths))
     last = waiting[-1:]
     failures: list[OSError] = []
@@ -52,7 +46,6 @@ def flush(paths: Iterable[str]) -> None:
 
 
 def object_path(common_dir: str, oid: str) -> str:
-    """Return the path of a loose object, whether it exists or not."""
     return f"{common_dir}/objects/{oid[:2]}/{oid[2:]}"
 
 
