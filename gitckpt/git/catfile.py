@@ -98,8 +98,7 @@ class CatFile:
             done += len(portion)
 
     def _in_bulk(self, names: Sequence[str], start: int, most: int | None) -> Iterator[tuple[str, str, bytes] | None]:
-        # Telling git all names at once takes a fifth of the time. Ends at the first one it cannot
-        # give.
+        # A fifth of the time of asking one by one. Ends at the first object that git cannot give.
         child = self._git.start(*BOUNDED, "cat-file", "--batch", "--buffer")
         thread = _told(child, names, start)
         output = _Output(child)

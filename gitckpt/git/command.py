@@ -13,8 +13,7 @@ if TYPE_CHECKING:
 
 _MINIMUM = (2, 39)
 
-# For commands that write: by default git flushes neither loose objects nor refs. It never flushes
-# directories.
+# For commands that write: by default git flushes neither loose objects nor refs.
 DURABLE = ("-c", "core.fsync=committed,loose-object,index,reference", "-c", "core.fsyncMethod=fsync")
 
 # For commands that walk a whole repository: a tenth of the memory, no more time.

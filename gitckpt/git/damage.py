@@ -81,12 +81,11 @@ def move_aside(repository: Repository, oid: str) -> bool:
 def _present(repository: Repository) -> list[str]:
     # Damaged objects are listed, too.
     words = ("cat-file", "--batch-all-objects", "--unordered", "--buffer")
-    done = repository.git.run(*words, "--batch-check=%(objectname)")
-    return done.out.decode("ascii").split()
+    out = repository.git.run(*words, "--batch-check=%(objectname)").out
+    return out.decode("ascii").split()
 
 
 def _is_sound(repository: Repository, oid: str) -> bool:
-    # Large objects are hashed in chunks.
     header = repository.cat_file.info(oid)
     if header is None:
         return False

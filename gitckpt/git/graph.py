@@ -125,8 +125,7 @@ def unreached(git: Git, commits: Iterable[str], tips: Collection[str]) -> set[st
     `commits` come newest first. Both arguments are iterated many times.
     """
     commits = _doubtful(git, commits, tips)
-    # git stops a walk with exclusions early where a few dates suggest that nothing follows: six
-    # commits of 1970 are enough.
+    # Few wrong dates make git stop a walk with exclusions early: six commits of 1970 are enough.
     found = outside(git, commits, tips)
     return found - _walk(git, tips) if found and tips else found
 

@@ -19,8 +19,7 @@ if TYPE_CHECKING:
 
 _PAUSE = 0.002
 
-# Path → thread of this process that holds the lock: flock on a second descriptor would report
-# another owner.
+# Path → thread that holds the lock: flock on a second descriptor would report another owner.
 _held: dict[str, int] = {}
 
 

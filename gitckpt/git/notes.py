@@ -20,15 +20,13 @@ if TYPE_CHECKING:
 
     Edit = Callable[[str, list[str]], list[str]]
 
-# Limit of tree entries to read: a few trees that contain each other 256 times may stand for more
-# than any disk holds.
+# Limit of tree entries to read: trees that contain each other 256 times may exceed any disk.
 MOST = 4_000_000
 
 # Bytes: a longer note is neither read nor changed.
 LONGEST = 4 << 20
 
-# A tree with more notes is split by the next two digits of the oid, as git does; by whether it is
-# the root.
+# Notes above which git splits a tree by the next two oid digits; by whether it is the root.
 _SPLIT_ABOVE = {True: 256, False: 1024}
 
 _MESSAGE = b"Checkpoints of commits (derived)\n"
@@ -109,8 +107,7 @@ class Notes:
         return found[1][5 : 5 + len(tip)].decode("ascii", "replace") if found and found[0] == "commit" else ""
 
     def _read(self, root: str, commits: set[str] | None) -> _Tree:
-        # None for all commits. An unreadable tree counts as empty: notes are derived and get
-        # rewritten.
+        # None for all commits. An unreadable tree counts as empty: notes are derived.
         top: dict[bytes, _Tree] = {}
         decoded: dict[str, Entries] = {}
         level = [(top, b"", root, "")] if root else []

@@ -95,8 +95,7 @@ def _pack_by_links(repository: Repository, namespaces: Sequence[str], prune: str
             os.symlink(os.path.join(repository.common_dir, name), link)
         with open(os.path.join(scratch, "HEAD"), "w", encoding="ascii") as head:
             head.write("ref: refs/heads/none\n")
-        # Naming the worktree overrides a relative `core.worktree` (of a submodule) in the
-        # configuration.
+        # Naming the worktree overrides a relative `core.worktree` (of a submodule).
         Git(scratch, scratch).run(*_PACK, prune, "--all")
     finally:
         _remove(scratch)

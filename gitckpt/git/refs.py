@@ -24,8 +24,7 @@ if TYPE_CHECKING:
 
 LOCK_TIMEOUT_MS = 2000  # for a `.lock` file of another process
 
-# Seconds without an answer after which git's input is closed: if its answer is lost, both sides
-# would wait forever.
+# Seconds until git's input is closed: if its answer is lost, both sides would wait forever.
 PATIENCE = 30.0
 
 _PATIENCE = 20.0  # seconds; a million refs are listed in three
@@ -111,8 +110,7 @@ class Refs:
         try:
             self._apply_healed(meant, meanwhile)
         except GitError as error:
-            # "write failure": git's answers were lost. "couldn't set": a rename failed after others
-            # succeeded.
+            # "write failure": git's answers were lost. "couldn't set": a later rename failed.
             if error.code > 0 and not any(words in error.stderr for words in ("write failure", "couldn't set '")):
                 raise
             left = self._left_undone(meant)
@@ -162,8 +160,7 @@ class Refs:
         # are what it needs and go first; the checkpoint and what follows go together.
         common = self._repository.common_dir
         if self._repository.has_reftable:
-            # The table list is on the disk. If it names a table that is not, git can read no ref at
-            # all.
+            # If the table list names a table that is not on the disk, git can read no ref at all.
             place = os.path.join(common, "reftable")
             fsync.flush([*(os.path.join(place, name) for name in os.listdir(place)), place])
             return
@@ -219,8 +216,7 @@ def failure(repository: Repository, code: int, said: str) -> CkptError:
     if "cannot lock references" in said or "data is locked" in said:
         return LockHeld(os.path.join(repository.common_dir, "reftable", "tables.list.lock"))
     for line in said.split("\n"):
-        # A broken ref cannot be resolved either, but its line ends differently: "…: reference
-        # broken".
+        # For a broken ref, the line ends differently: "…: reference broken".
         vanished = "unable to resolve reference '" in line and line.endswith("'")
         if vanished or any(words in line for words in ("reference already exists", "but expected", "reference is missing")):
             what = line.removeprefix("fatal: ").removeprefix("prepare: ").removeprefix("commit: ")

@@ -15,8 +15,7 @@ if TYPE_CHECKING:
 _DIGITS = 4
 # Bytes of the file's name used in that of its scratch file; names have at most 255.
 _NAME = 200
-# Seconds without a write after which a scratch file counts as left by a kill; a process that was
-# only stopped then fails.
+# Seconds after which a scratch file counts as left by a kill; a process only stopped then fails.
 _LEFT = 600.0
 
 

@@ -22,8 +22,7 @@ if TYPE_CHECKING:
 
 _LINE = re.compile(rb"0?([0-7]{5,6}) [a-z]+ ([0-9a-f]+)\t([^\0]+)\0")
 
-# Above this, filter here: git compares each path with each entry, and a command line takes some ten
-# thousand words.
+# Above this, filter here: git compares each path with each entry, and command lines are limited.
 _TREES_FEW = 100
 
 

@@ -183,8 +183,7 @@ def _index(places: dict[str, tuple[int, int]], pack: bytes, object_format: str) 
 
 # The writer of both adapters
 
-# From this number of objects on, write a pack: each loose one costs a file, and the next `git gc
-# --auto` would pack them.
+# From this number of objects on, write a pack, as the next `git gc --auto` would.
 _PACKED_FROM = 5000
 
 
