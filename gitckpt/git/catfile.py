@@ -23,30 +23,22 @@ _CHUNK = 1 << 20
 # git dies with one of these where a tree on the way to the object is malformed.
 _MALFORMED = ("too-short tree", "malformed mode in tree entry", "empty filename in tree entry", "truncated tree")
 
-
 # The same where such a tree is damaged, or a partial clone lacks the object.
 _UNREADABLE = (*_MALFORMED, " is corrupt", "from promisor remote")
-
 
 # git's complaint when it ends within a damaged object; a killed git prints none.
 _DAMAGED = ("fatal: ", "error: ")
 
 
 class CatFile:
-    """A reader that starts its process at the first question."""
-
     def __init__(self, git: Git) -> None:
         self._git = git
         self._standby = Standby(lambda: git.start("cat-file", "--batch-command"))
 
     def info(self, name: str) -> tuple[str, str, int] | None:
-        """Return oid, kind and size of the object that `name` resolves to.
+        """Return oid, kind and size of an object; None if missing or ambiguous.
 
-        Args:
-            name: an oid, a full ref name or `<ref>:<path>`; without line breaks.
-
-        Returns:
-            None where there is no such object, or the name is ambiguous.
+        `name` is an oid, a full ref name or `<ref>:<path>`, without line breaks.
         """
         child = self._standby.take()
         try:
@@ -88,14 +80,9 @@ class CatFile:
         return existing
 
     def contents(self, names: Sequence[str], most: int | None = None) -> Iterator[tuple[str, str, bytes] | None]:
-        """Yield oid, kind and content for each name, in order.
+        """Yield oid, kind and content for each name; None if missing or damaged.
 
-        None stands for an object that is missing or damaged.
-
-        Args:
-            names: as for `info`.
-            most: largest size in bytes; a larger object has the kind `encoding.OVERSIZED` and no
-                content. None for any size.
+        Above `most` bytes, the kind is `encoding.OVERSIZED` and the content empty.
         """
         if len(names) < _MANY:
             yield from self._one_by_one(names, most)
@@ -111,8 +98,7 @@ class CatFile:
             done += len(portion)
 
     def _in_bulk(self, names: Sequence[str], start: int, most: int | None) -> Iterator[tuple[str, str, bytes] | None]:
-        # Telling git all names at once takes a fifth of the time. Ends at the first one it cannot
-        # give.
+        # A fifth of the time of asking one by one. Ends at the first object that git cannot give.
         child = self._git.start(*BOUNDED, "cat-file", "--batch", "--buffer")
         thread = _told(child, names, start)
         output = _Output(child)
@@ -175,24 +161,19 @@ class CatFile:
                     child.stop()
 
     def warm_up(self) -> None:
-        """Start the process now."""
         self._standby.warm_up()
 
     def close(self) -> None:
-        """End the process."""
         self._standby.close()
 
 
 class _Output:
-    """The output of `cat-file --batch`, cut into answers."""
-
     def __init__(self, child: Child) -> None:
         self._child = child
         self._buffer = b""
         self._at = 0
 
     def line(self) -> bytes | None:
-        """Return the next line; None at the end."""
         end = self._buffer.find(b"\n", self._at)
         while end < 0:
             if not self._grow(len(self._buffer) - self._at + 1):
@@ -203,7 +184,7 @@ class _Output:
         return line
 
     def content(self, size: int) -> bytes | None:
-        """Return `size` bytes without the newline after them; None if git ended early."""
+        # Without the newline that follows; None if git ended early.
         if self._at + size >= len(self._buffer) and not self._grow(size + 1):
             return None
         at = self._at

@@ -11,22 +11,16 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
-
-# The oldest supported git.
 _MINIMUM = (2, 39)
 
-
-# For commands that write: by default git flushes neither loose objects nor refs. It never flushes
-# directories.
+# For commands that write: by default git flushes neither loose objects nor refs.
 DURABLE = ("-c", "core.fsync=committed,loose-object,index,reference", "-c", "core.fsyncMethod=fsync")
-
 
 # For commands that walk a whole repository: a tenth of the memory, no more time.
 LEAN = (
     *("-c", "core.packedGitWindowSize=1m", "-c", "core.packedGitLimit=32m"),  # else git maps all of each pack
     *("-c", "core.deltaBaseCacheLimit=16m"),
 )
-
 
 # For commands that read many objects: packs may be larger than memory, so map less of them.
 BOUNDED = ("-c", "core.packedGitWindowSize=8m", "-c", "core.packedGitLimit=64m")
@@ -56,17 +50,11 @@ _THEIRS = (
     *("GIT_COMMITTER_DATE", "GIT_AUTHOR_DATE", "GIT_ATTR_SOURCE"),
 )
 
-
 _versions: dict[tuple[str, str], tuple[int, ...]] = {}
 
 
 class Git:
-    """git bound to one repository, whatever the caller's environment says.
-
-    Args:
-        git_dir: absolute path of the repository or of a linked worktree's administrative directory.
-        worktree: absolute path of the top of the worktree; None where there is none.
-    """
+    """git bound to one repository, whatever the caller's environment says."""
 
     def __init__(self, git_dir: str, worktree: str | None) -> None:
         self._prefix = [git_executable(), *_OURS, f"--git-dir={git_dir}", "-C", worktree or git_dir]
@@ -85,18 +73,8 @@ class Git:
     ) -> Completed:
         """Run one git command and wait for it.
 
-        Args:
-            args: options and command.
-            data: standard input.
-            env: variables to add to those of `environment()`.
-            ok: exit codes that are no failure.
-            locks: whether git may take optional locks, that is, refresh the index on disk.
-            deadline: when to end it, on the clock of `time.monotonic`.
-            most: after how many bytes of output to end it, by SIGTERM.
-
-        Raises:
-            GitError: the exit code is not in `ok`.
-            DeadlinePassed: it took longer.
+        `locks`: git may take optional locks, that is, refresh the index on disk. `deadline`: on the
+        clock of `time.monotonic`. `most`: bytes of output after which git gets SIGTERM.
         """
         child = Child([*self._prefix, *args], self._environment(env, locks=locks), own_group=deadline is not None)
         return self.finish(child, args, data=data, ok=ok, deadline=deadline, most=most)
@@ -112,12 +90,7 @@ class Git:
     ) -> Completed:
         """Run one git command whose output may be larger than memory.
 
-        Args:
-            take: receives some lines of the output at a time, without their newlines.
-            data: standard input; parts of an iterable must not be empty.
-
-        Returns:
-            The exit code and standard error. Other arguments and errors are those of `run`.
+        `take` receives some lines at a time, without newlines. Parts of `data` must not be empty.
         """
         rest = b""
 
@@ -148,7 +121,6 @@ class Git:
         deadline: float | None = None,
         most: int | None = None,
     ) -> Completed:
-        """Wait for a started command and return its output; see `run`."""
         try:
             done = child.communicate(data, deadline, most)
         except BaseException:
@@ -159,11 +131,9 @@ class Git:
         return done
 
     def text(self, *args: str) -> str:
-        """Return a command's output without the final newline, decoded by `os.fsdecode`."""
         return os.fsdecode(self.run(*args).out.removesuffix(b"\n"))
 
     def start(self, *args: str, env: Mapping[str, str] | None = None) -> Child:
-        """Start a git command in a process group of its own."""
         return Child([*self._prefix, *args], self._environment(env, locks=False), own_group=True)
 
     @staticmethod
@@ -187,15 +157,7 @@ def ask_version() -> Child | None:
 
 
 def require_git(asked: Child | None = None) -> tuple[int, ...]:
-    """Return the version of git, asked once for each executable.
-
-    Args:
-        asked: the process from `ask_version`, which ran while git did other work.
-
-    Raises:
-        RepositoryError: git is older than `_MINIMUM`.
-        CkptError: there is no git.
-    """
+    """Return the version of git, asked once for each executable."""
     executable = _executable()
     if asked is None and executable in _versions:
         return _versions[executable]
@@ -222,17 +184,13 @@ def _executable() -> tuple[str, str]:
 
 
 class Standby:
-    """A long-lived process between its uses.
-
-    A caller takes it out while using it, so threads, forks and nested calls never share one.
-    """
+    """A long-lived process, taken out for each use: threads and forks never share it."""
 
     def __init__(self, start: Callable[[], Child]) -> None:
         self._start = start
         self._idle: list[Child] = []
 
     def take(self) -> Child:
-        """Return the idle process, or a new one; the caller gives it back or closes it."""
         while True:
             try:
                 child = self._idle.pop()
@@ -243,17 +201,15 @@ class Standby:
             child.close()
 
     def give_back(self, child: Child) -> None:
-        """Keep a process for the next use; it must have no pending output."""
+        # The process must have no pending output.
         if self._idle:
             child.stop()
         else:
             self._idle.append(child)
 
     def warm_up(self) -> None:
-        """Start the process now."""
         self.give_back(self.take())
 
     def close(self) -> None:
-        """End the idle process."""
         while self._idle:
             self._idle.pop().stop()

@@ -22,14 +22,9 @@ _OFF = ("", "false", "no", "off", "0")
 
 
 def read(repository: Repository, pattern: str) -> dict[str, list[str]]:
-    r"""Return the settings whose name matches.
+    """Return the settings whose canonical name matches a regular expression.
 
-    Args:
-        pattern: a regular expression on the canonical name, such as `^ckpt\.`.
-
-    Returns:
-        Values by canonical name (section and key in lower case), in the order git reads them; the
-            last one counts. gitckpt's settings from tracked files are left out (see `tracked`).
+    The last value of a name counts. Settings of gitckpt in tracked files are left out.
     """
     import re
 
@@ -50,10 +45,9 @@ def places(repository: Repository, pattern: str) -> dict[str, str]:
 
 
 def tracked(repository: Repository) -> dict[str, list[str]]:
-    """Return the tracked files that hold settings of gitckpt, with the names of these.
+    """Return the tracked files that hold settings of gitckpt, with their names.
 
-    `include.path` may lead to such a file, and a branch decides what it contains. The user's own
-    `~/.gitconfig` counts also where the home directory is a repository.
+    `include.path` may lead to such a file, and a branch decides what it contains.
     """
     files = _tracked(repository, _entries(repository))
     return {os.path.normpath(place): names for place, names in files.items()}
@@ -87,7 +81,6 @@ def _is_tracked(repository: Repository, place: str) -> bool:
 
 
 def read_local(repository: Repository, pattern: str) -> dict[str, list[str]]:
-    """Return, like `read`, only the settings of the repository's own configuration."""
     settings: dict[str, list[str]] = {}
     out = repository.git.run("config", "--local", "--null", "--get-regexp", pattern, ok=(0, 1)).out
     for entry in out.decode("utf-8", "surrogateescape").split("\0")[:-1]:
@@ -97,7 +90,7 @@ def read_local(repository: Repository, pattern: str) -> dict[str, list[str]]:
 
 
 def is_on(value: str) -> bool:
-    """Return whether a value from `read` is true (git-config(1), "boolean")."""
+    # git-config(1), "boolean"
     return value.lower() not in _OFF
 
 
@@ -182,12 +175,10 @@ def _files(repository: Repository, entries: ConfigEntries) -> list[str]:
 
 
 def write(repository: Repository, name: str, value: str, *, add: bool = False) -> None:
-    """Set a name in the repository's configuration, or add a value; flush the file."""
     repository.git.run("config", "--local", "--add" if add else "--replace-all", name, value)
     fsync.flush([os.path.join(repository.common_dir, "config"), repository.common_dir])
 
 
 def unset(repository: Repository, name: str, value: str | None = None) -> None:
-    """Remove a name, or one of its values, from the repository's configuration."""
     wanted = ["--fixed-value", "--unset-all", name, value] if value is not None else ["--unset-all", name]
     repository.git.run("config", "--local", *wanted, ok=(0, 5))

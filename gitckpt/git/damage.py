@@ -21,8 +21,7 @@ _CHUNK = 1 << 20
 _EVERY = 1000
 _NAME_LENGTHS = (38, 62)  # of the files of loose objects: SHA-1, SHA-256
 
-# Receives the number of objects read, and the total.
-Counted = Callable[[int, int], None]
+Counted = Callable[[int, int], None]  # receives the number of objects read, and the total
 
 
 def unreadable(repository: Repository, oids: Sequence[str], progress: Counted | None = None) -> set[str]:
@@ -47,7 +46,6 @@ def unreadable(repository: Repository, oids: Sequence[str], progress: Counted | 
 
 
 def all_unreadable(repository: Repository, progress: Counted | None = None) -> set[str]:
-    """Return the damaged objects of the whole repository."""
     lost = unreadable(repository, _present(repository), progress)
     # An object that a gc deleted meanwhile is not damaged.
     return unreadable(repository, sorted(lost.intersection(_present(repository)))) if lost else lost
@@ -67,11 +65,7 @@ def empty_files(repository: Repository) -> dict[str, str]:
 
 
 def move_aside(repository: Repository, oid: str) -> bool:
-    """Move a loose object's file to `ckpt/damaged/`, so that git writes it again.
-
-    Raises:
-        GitError: it cannot be moved.
-    """
+    """Move a loose object's file to `ckpt/damaged/`, so that git writes it again."""
     path = object_path(repository.common_dir, oid)
     target = os.path.join(repository.make_private_dir(), "damaged", oid)
     try:
@@ -87,12 +81,11 @@ def move_aside(repository: Repository, oid: str) -> bool:
 def _present(repository: Repository) -> list[str]:
     # Damaged objects are listed, too.
     words = ("cat-file", "--batch-all-objects", "--unordered", "--buffer")
-    done = repository.git.run(*words, "--batch-check=%(objectname)")
-    return done.out.decode("ascii").split()
+    out = repository.git.run(*words, "--batch-check=%(objectname)").out
+    return out.decode("ascii").split()
 
 
 def _is_sound(repository: Repository, oid: str) -> bool:
-    # Large objects are hashed in chunks.
     header = repository.cat_file.info(oid)
     if header is None:
         return False

@@ -11,14 +11,10 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 
-# Files and directories
-
-
 def copied_within(source: int, target: int, size: int) -> bool:
-    """Copy a file in the kernel, which may share blocks; return whether that worked.
+    """Copy a file in the kernel, which may share blocks; on False, copy nothing.
 
-    In a new process it takes 4 ms less for 4 MB than a copy through memory. On False nothing was
-    copied.
+    In a new process it takes 4 ms less for 4 MB than a copy through memory.
     """
     if not hasattr(os, "copy_file_range"):
         return False
@@ -36,11 +32,7 @@ def copied_within(source: int, target: int, size: int) -> bool:
 
 
 def names_in(directory: str) -> list[str]:
-    """Return the sorted names in a directory; none if it is missing or just vanished.
-
-    Raises:
-        OSError: it may not be read.
-    """
+    """Return the sorted names in a directory; none if it is missing or just vanished."""
     try:
         return sorted(os.listdir(directory))
     except (FileNotFoundError, NotADirectoryError):  # also if it is just being created
@@ -53,20 +45,13 @@ def names_in(directory: str) -> list[str]:
 
 # Machine and processes: enough to tell whether the author of a note is alive
 
-
 _PROC = "/proc/self/stat"
 
 
 class Host:
-    """The machine and process namespace of a process.
+    """The machine and process namespace of a process; "" where unknown."""
 
-    Attributes:
-        name: host name.
-        boot: changes with every boot; "" if unknown.
-        namespace: of process ids, as containers have their own; "" if unknown.
-    """
-
-    __slots__ = ("boot", "name", "namespace")
+    __slots__ = ("boot", "name", "namespace")  # `boot` changes with every boot
 
     def __init__(self, name: str, boot: str, namespace: str) -> None:
         self.name = name
@@ -75,7 +60,6 @@ class Host:
 
 
 def here() -> Host:
-    """Return where this process runs."""
     boot = _content("/proc/sys/kernel/random/boot_id") or _said(["sysctl", "-n", "kern.bootsessionuuid"])
     try:
         namespace = os.readlink("/proc/self/ns/pid")
@@ -85,10 +69,7 @@ def here() -> Host:
 
 
 def start_of(pid: int) -> str:
-    """Return when a process started, as text to compare; "" if there is none.
-
-    A zombie counts as gone.
-    """
+    """Return when a process started, as text to compare; "" if it is gone or a zombie."""
     if os.path.exists(_PROC):
         fields = _content(f"/proc/{pid:d}/stat").rpartition(")")[2].split()  # proc(5): the name may hold any byte
         return fields[19] if len(fields) > 19 and fields[0] not in "ZX" else ""
@@ -97,7 +78,6 @@ def start_of(pid: int) -> str:
 
 
 def is_stopped(pid: int) -> bool:
-    """Return whether a process is stopped, as by Ctrl-Z or SIGSTOP."""
     if os.path.exists(_PROC):
         fields = _content(f"/proc/{pid:d}/stat").rpartition(")")[2].split()
         return fields[:1] in (["T"], ["t"])

@@ -39,12 +39,7 @@ def on_purpose(repository: Repository) -> Mapping[str, str]:
 
 
 def missing(repository: Repository, tree: str, known: str | None, *, blobs: bool = True) -> list[str]:
-    """Return the missing objects below a tree, without fetching any.
-
-    Args:
-        known: a tree whose objects are skipped; None for none.
-        blobs: whether to look for blobs, too.
-    """
+    """Return the missing objects below a tree but not below `known`; fetch none."""
     words = ["rev-list", "--objects", "--no-object-names", "--missing=print"]
     words += [] if blobs else ["--filter=blob:none"]
     done = repository.git.run(*words, tree, *(["--not", known] if known else []), ok=(0, 128))
@@ -54,13 +49,7 @@ def missing(repository: Repository, tree: str, known: str | None, *, blobs: bool
 
 
 def fetch_missing(repository: Repository, tree: str, known: str | None, *, blobs: bool = True) -> None:
-    """Fetch exactly what a partial clone lacks below a tree, level by level.
-
-    Arguments are those of `missing`.
-
-    Raises:
-        WorktreeError: the remote is unreachable or lacks objects; they are named.
-    """
+    """Fetch exactly what a partial clone lacks below a tree, level by level."""
     remote = promisor(repository)
     if remote is None:
         return
@@ -81,12 +70,7 @@ def fetch_missing(repository: Repository, tree: str, known: str | None, *, blobs
 def fetch_for(repository: Repository, snapshot: str | None, commit: str) -> None:
     """Fetch the trees and lists that are read from a snapshot before its files.
 
-    Args:
-        snapshot: oid of its tree; None if the commit's tree is the snapshot.
-        commit: full oid; "" for none.
-
-    Raises:
-        WorktreeError: as `fetch_missing`.
+    Without a `snapshot`, the commit's tree is it; the commit may be "".
     """
     if promisor(repository) is None:
         return
@@ -103,7 +87,6 @@ def fetch_for(repository: Repository, snapshot: str | None, commit: str) -> None
 
 
 def unreachable(oids: Sequence[str], *, is_promised: bool = True) -> WorktreeError:
-    """Return the error for objects that are neither here nor fetchable."""
     return WorktreeError(
         f"{len(oids)} objects of the files are missing here: {first_of(oids)}",
         hint="this is a partial clone: run the command again where its remote can be reached" if is_promised else SEE_DAMAGE,
@@ -111,7 +94,6 @@ def unreachable(oids: Sequence[str], *, is_promised: bool = True) -> WorktreeErr
 
 
 # Reachability of commits: one walk for any number of them
-
 
 _AT_ONCE = 1000
 
@@ -130,10 +112,7 @@ def between(git: Git, above: Iterable[str], below: Iterable[str]) -> set[str]:
 
 
 def outside(git: Git, commits: Iterable[str], tips: Iterable[str]) -> set[str]:
-    """Return the existing commits that no tip reaches; a tip reaches itself.
-
-    Both arguments may be iterated twice.
-    """
+    """Return the existing commits that no tip reaches; a tip reaches itself."""
     if next(iter(commits), None) is None:
         return set()
     found = _walk(git, chain(commits, (f"^{tip}" for tip in tips)))
@@ -143,12 +122,10 @@ def outside(git: Git, commits: Iterable[str], tips: Iterable[str]) -> set[str]:
 def unreached(git: Git, commits: Iterable[str], tips: Collection[str]) -> set[str]:
     """Return what `outside` returns, but correct whatever the commit dates are.
 
-    If there is something to return, this walks all that the tips reach. Both arguments may be
-    iterated many times; `commits` come newest first.
+    `commits` come newest first. Both arguments are iterated many times.
     """
     commits = _doubtful(git, commits, tips)
-    # git stops a walk with exclusions early where a few dates suggest that nothing follows: six
-    # commits of 1970 are enough.
+    # Few wrong dates make git stop a walk with exclusions early: six commits of 1970 are enough.
     found = outside(git, commits, tips)
     return found - _walk(git, tips) if found and tips else found
 
@@ -182,7 +159,6 @@ def _walk(git: Git, revs: Iterable[str], *options: str) -> set[str]:
 
 
 def lines_of(words: Iterable[str]) -> Iterator[bytes]:
-    """Yield ASCII words, one a line, in chunks for the input of a process."""
     remaining = iter(words)
     while some := list(islice(remaining, _AT_ONCE)):
         yield "".join(f"{word}\n" for word in some).encode("ascii")
@@ -190,37 +166,25 @@ def lines_of(words: Iterable[str]) -> Iterator[bytes]:
 
 # Missing objects beneath commits and trees
 
-
-# Missing objects named for each root.
-SHOWN = 3
+SHOWN = 3  # missing objects named for each root
 
 
 @dataclass(frozen=True, slots=True)
 class Lacking:
-    """Missing and damaged objects.
-
-    Attributes:
-        samples: for each incomplete root some of its missing objects, at most `SHOWN` + 1.
-        complaint: what git says where something is missing that cannot be identified.
-    """
+    """Missing and damaged objects: some for each incomplete root."""
 
     samples: Mapping[str, list[str]] = field(default_factory=dict)
-    complaint: str = ""
+    complaint: str = ""  # of git, where something is missing that cannot be identified
 
 
 def lacking(
     repository: Repository, objects: Objects, roots: Iterable[str], damaged: Collection[str] = (), *, with_history: bool = True
 ) -> Lacking:
-    """Return what is missing or damaged beneath commits and trees.
+    """Return what is missing or damaged beneath commits and trees, except in blobs.
 
     One `git rev-list` tells whether all is there; only if not, Python looks for what is missing.
-    Contents of blobs are not read.
-
-    Args:
-        roots: existing commits and trees, iterated more than once, best in the order of their
-            dates: each lot of `LOT` excludes what the end of the lot before reaches.
-        damaged: objects that are known to be unreadable.
-        with_history: whether to look at parents, too.
+    `roots` are iterated more than once, best in the order of their dates: each lot of `LOT`
+    excludes what the end of the lot before reaches.
     """
     if next(iter(roots), None) is None:
         return Lacking()
@@ -253,11 +217,7 @@ def lacking(
 
 
 class _Walk:
-    """A walk over all objects beneath some roots, each object once.
-
-    Attributes:
-        missing: oids of missing or damaged objects.
-    """
+    """A walk over all objects beneath some roots, each object once."""
 
     def __init__(
         self,
@@ -285,7 +245,7 @@ class _Walk:
             seen.update(level)
 
     def found(self) -> dict[str, list[str]]:
-        """Return some of the missing objects for each root that reaches one."""
+        # Some of the missing objects for each root that reaches one.
         samples = {oid: [oid] for oid in sorted(self.missing)}
         waiting = list(samples)
         while waiting:
@@ -339,7 +299,6 @@ def _references(found: tuple[str, bytes], object_format: str, *, is_cut: bool) -
 
 
 def _present(repository: Repository) -> set[str]:
-    # This fetches nothing.
     out = repository.git.run("cat-file", "--batch-all-objects", "--unordered", "--batch-check=%(objectname)").out
     return set(out.decode("ascii").split())
 
@@ -367,16 +326,8 @@ def _promised(repository: Repository, objects: Objects) -> set[str]:
     return promised
 
 
-# Kinds of many objects, without fetching
-
-
 def unlike(repository: Repository, oids: Iterable[str], usual: str) -> dict[str, str | None]:
-    """Return the kind of each object that is not `usual`; None if it is missing.
-
-    Args:
-        oids: full oids, consumed lazily.
-        usual: "blob", "tree", "commit" or "tag".
-    """
+    """Return the kind of each object that is not `usual`; None if it is missing."""
     kinds: dict[str, str | None] = {}
     ending = f" {usual}".encode("ascii")
 

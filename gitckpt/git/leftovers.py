@@ -20,18 +20,14 @@ if TYPE_CHECKING:
 
 # Seconds: a younger lock is in use. git itself waits this long for a lock.
 QUIET = 2.0
-
 # Seconds: `git repack` leaves a finished pack alone for hours, until it has written the last one.
 OBJECTS_QUIET = 24 * 3600.0
-
 # Prefixes of temporary files that git and `pack.write` rename when finished.
 _BEGUN = ("tmp_obj_", "tmp_pack_", "tmp_idx_", "tmp_rev_", "tmp_mtimes_", "tmp_bitmap_", "tmp_midx_", "tmp_graph_", "tmp_ckpt_")
 
 _DEEPER = ("pack", "info", os.path.join("info", "commit-graphs"), os.path.join("pack", "multi-pack-index.d"))
 
-# Seconds: precision of process starts and file times.
-_GRAIN = 0.1
-
+_GRAIN = 0.1  # seconds: precision of process starts and file times
 # Commands that stay open, as in a pager, and lock no ref.
 _READERS = frozenset((b"blame", b"diff", b"fsmonitor--daemon", b"grep", b"log", b"show"))
 
@@ -42,8 +38,6 @@ _OURS = frozenset((b"core.logAllRefUpdates=false", b"update-ref", b"--stdin"))
 
 
 class FileMark:
-    """The identity of a file, to tell it from a later one of the same name."""
-
     __slots__ = ("changed", "inode", "owner", "size")
 
     def __init__(self, status: os.stat_result) -> None:
@@ -53,7 +47,6 @@ class FileMark:
         self.owner = status.st_uid
 
     def is_same(self, other: FileMark | None) -> bool:
-        """Return whether this is the same, unchanged file."""
         return other is not None and (self.inode, self.changed, self.size) == (other.inode, other.changed, other.size)
 
 
@@ -70,10 +63,7 @@ def mark(path: str) -> FileMark | None:
 
 
 def lock_files(repository: Repository) -> list[str]:
-    """Return git's locks on refs, HEADs, indexes and files beside the objects.
-
-    `packed-refs.new` counts: git creates it under the lock, and creates no other while it exists.
-    """
+    # `packed-refs.new` counts: git creates it under the lock, and no other while it exists.
     from gitckpt.git.worktree import administration
 
     common = repository.common_dir
@@ -100,10 +90,7 @@ def left_locks(repository: Repository, paths: Iterable[str]) -> dict[str, FileMa
 
 
 def left_for(seconds: float, paths: Iterable[str]) -> dict[str, FileMark]:
-    """Return the files and directories unchanged for `seconds`.
-
-    A time in the future counts as old: the clock was set back.
-    """
+    # A time in the future counts as old: the clock was set back.
     now = time.time()
     marks = {path: mark(path) for path in paths}
     return {path: known for path, known in marks.items() if known is not None and abs(now - known.changed) >= seconds}
@@ -124,7 +111,6 @@ def discard(path: str, known: FileMark) -> bool:
 
 
 def is_alive(pid: int) -> bool:
-    """Return whether a process with this id exists."""
     try:
         os.kill(pid, 0)
     except ProcessLookupError:
@@ -135,7 +121,6 @@ def is_alive(pid: int) -> bool:
 
 
 def half_written(repository: Repository) -> list[str]:
-    """Return unfinished files and directories among the objects, in use or not."""
     place = os.path.join(repository.common_dir, "objects")
     names = _names(place)
     found = [os.path.join(place, name) for name in names if name.startswith(("tmp_objdir-", "tmp_obj_", "bulk_fsync_"))]
@@ -153,12 +138,10 @@ def _is_of_repack(name: str) -> bool:
 
 
 def left_objects(repository: Repository) -> dict[str, FileMark]:
-    """Return unfinished objects unchanged for `OBJECTS_QUIET`."""
     return left_for(OBJECTS_QUIET, half_written(repository))
 
 
 def size_of(path: str) -> int:
-    """Return the bytes on disk of a file or a whole directory."""
     status = os.lstat(path)
     size = status.st_blocks * 512
     if os.path.isdir(path) and not os.path.islink(path):

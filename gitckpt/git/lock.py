@@ -19,21 +19,15 @@ if TYPE_CHECKING:
 
 _PAUSE = 0.002
 
-# Path → thread of this process that holds the lock: flock on a second descriptor would report
-# another owner.
+# Path → thread that holds the lock: flock on a second descriptor would report another owner.
 _held: dict[str, int] = {}
 
 
 class Lock:
-    """A lock on a file, which is created if missing.
+    """A lock on a file, which is created if missing; `timeout` is in seconds.
 
-    Args:
-        timeout: how long to wait, in seconds.
-        is_inherited: whether child processes hold it, too: if this process is killed, until they
-            end.
-
-    Attributes:
-        is_taken: whether `acquire` failed because another process held it.
+    `is_inherited`: child processes hold it, too, and keep it if this process is killed.
+    `is_taken`: `acquire` failed because another process held the lock.
     """
 
     def __init__(self, path: str, timeout: float, *, is_inherited: bool = False) -> None:
@@ -44,10 +38,7 @@ class Lock:
         self.is_taken = False
 
     def acquire(self) -> bool:
-        """Return whether the lock was acquired in time.
-
-        False also on a file system without locks.
-        """
+        """Return whether the lock was acquired in time; False also without flock."""
         deadline = time.monotonic() + self._timeout
         while True:
             try:
@@ -80,12 +71,7 @@ class Lock:
             os.close(fd)  # the file was deleted meanwhile: a lock on it is useless
 
     def release(self, *, delete: bool = False) -> None:
-        """Release the lock; do nothing if it is not held.
-
-        Args:
-            delete: whether to delete the file, unless that was done already: another lock may be
-                held on a new file of that name.
-        """
+        """Release the lock if it is held; `delete` the file unless that was done already."""
         if self._fd >= 0:
             if delete and os.fstat(self._fd).st_nlink:
                 try:
@@ -132,5 +118,4 @@ def is_locked(path: str) -> bool | None:
 
 
 def is_ours(path: str) -> bool:
-    """Return whether the current thread holds the lock on a file."""
     return _held.get(path) == get_ident()

@@ -20,23 +20,19 @@ if TYPE_CHECKING:
 
     Edit = Callable[[str, list[str]], list[str]]
 
-# Limit of tree entries to read: a few trees that contain each other 256 times may stand for more
-# than any disk holds.
+# Limit of tree entries to read: trees that contain each other 256 times may exceed any disk.
 MOST = 4_000_000
 
 # Bytes: a longer note is neither read nor changed.
 LONGEST = 4 << 20
 
-# A tree with more notes is split by the next two digits of the oid, as git does; by whether it is
-# the root.
+# Notes above which git splits a tree by the next two oid digits; by whether it is the root.
 _SPLIT_ABOVE = {True: 256, False: 1024}
 
 _MESSAGE = b"Checkpoints of commits (derived)\n"
 
 
 class _Tree:
-    """A tree of notes, with the subtrees that were read."""
-
     __slots__ = ("below", "entries", "is_changed", "is_split")
 
     def __init__(self, entries: Entries) -> None:
@@ -51,11 +47,7 @@ class _Tree:
 
 
 class Notes:
-    """The notes of one ref.
-
-    Args:
-        ref: full name of the notes ref.
-    """
+    """The notes of one ref, given by its full name."""
 
     def __init__(self, repository: Repository, objects: Objects, ref: str) -> None:
         self._objects = objects
@@ -72,7 +64,6 @@ class Notes:
         return found[0] if found else self._refs.read(self.ref) or ""
 
     def lines(self, commits: Sequence[str]) -> dict[str, list[str]]:
-        """Return the note lines of those commits that have a readable note."""
         tree = self._read(self._root_of(self.tip()), set(commits))
         found = {commit: blobs for commit in commits if (blobs := [tree.entries[name][1] for tree, name in _places(tree, commit)])}
         return {commit: lines for commit, lines in self._texts(found) if lines is not None}
@@ -87,15 +78,8 @@ class Notes:
     def edited(self, tip: str, commits: Sequence[str], change: Edit, instant: int) -> tuple[str, list[Item]]:
         """Return the notes commit after a change, and the objects to write for it.
 
-        Args:
-            tip: the notes commit to start from, "" for none.
-            commits: the commits whose notes change.
-            change: receives a commit and its note lines, and returns the new lines; none removes
-                the note.
-            instant: date of the new commit, in microseconds since the epoch.
-
-        Returns:
-            `tip` itself where no note changed; the objects are then those that `change` recreated.
+        `change` returns the new lines of a commit's note; none remove it. `instant` is in
+        microseconds since the epoch. Returns `tip` itself if no note changed.
         """
         self._items = []
         wanted = sorted(set(commits))
@@ -123,8 +107,7 @@ class Notes:
         return found[1][5 : 5 + len(tip)].decode("ascii", "replace") if found and found[0] == "commit" else ""
 
     def _read(self, root: str, commits: set[str] | None) -> _Tree:
-        # None for all commits. An unreadable tree counts as empty: notes are derived and get
-        # rewritten.
+        # None for all commits. An unreadable tree counts as empty: notes are derived.
         top: dict[bytes, _Tree] = {}
         decoded: dict[str, Entries] = {}
         level = [(top, b"", root, "")] if root else []
@@ -234,11 +217,9 @@ def _is_hex(name: bytes, size: int) -> bool:
 
 
 def lines_of(found: tuple[str, bytes]) -> list[str]:
-    """Return the lines of a note, given by kind and content of its blob."""
     text = found[1].decode("utf-8", "surrogateescape")
     return text.removesuffix("\n").split("\n") if text else []
 
 
 def text_of(lines: Sequence[str]) -> bytes:
-    """Return the blob content of a note."""
     return "".join(f"{line}\n" for line in lines).encode("utf-8", "surrogateescape")

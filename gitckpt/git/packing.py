@@ -19,9 +19,7 @@ if TYPE_CHECKING:
 
     from gitckpt.git.repository import Repository
 
-# Minimum number of loose checkpoint refs, or objects, to pack.
-PACK_FROM = 1000
-
+PACK_FROM = 1000  # loose checkpoint refs, or objects
 _INCLUDE_SINCE = (2, 42)
 
 _PACK = (*DURABLE, "-c", "core.packedRefsTimeout=100", *NO_HOOKS, "pack-refs")
@@ -37,12 +35,11 @@ def count_loose(repository: Repository) -> int:
 
 
 def pack_if_many(repository: Repository, namespaces: Sequence[str], version: tuple[int, ...]) -> bool:
-    """Call `pack` if at least `PACK_FROM` checkpoints have loose refs."""
     return count_loose(repository) >= PACK_FROM and pack(repository, namespaces, version)
 
 
 def count_loose_objects(repository: Repository) -> int:
-    """Estimate the number of loose objects from every eighth directory."""
+    # An estimate from every eighth directory.
     found = 0
     for number in range(0, 256, 8):
         try:
@@ -53,11 +50,8 @@ def count_loose_objects(repository: Repository) -> int:
 
 
 def pack_objects(repository: Repository) -> None:
-    """Pack all loose objects.
-
-    `repack` packs reachable objects in path order, which makes small packs; the task
-    `loose-objects` packs the others, which `git gc --auto` leaves.
-    """
+    # `repack` packs reachable objects in path order, which makes small packs; the task
+    # `loose-objects` packs the others, which `git gc --auto` leaves.
     repository.git.run("repack", "-d", "-l", "--quiet")
     repository.git.run("maintenance", "run", "--quiet", "--task=loose-objects")
     # Before the loose files go: git flushes the pack, but not its name.
@@ -66,15 +60,9 @@ def pack_objects(repository: Repository) -> None:
 
 
 def pack(repository: Repository, namespaces: Sequence[str], version: tuple[int, ...]) -> bool:
-    """Pack the loose refs below some namespaces, flushed to the disk.
+    """Pack and flush the loose refs below complete directories such as `refs/checkpoints`.
 
-    Args:
-        namespaces: complete directories such as `refs/checkpoints`.
-        version: of git.
-
-    Returns:
-        False with reftables, which git compacts itself, without loose refs, or while a lock is
-            held.
+    Return False with reftables, without loose refs, or while a lock is held.
     """
     present = [name for name in namespaces if os.path.isdir(os.path.join(repository.common_dir, name))]
     if repository.has_reftable or not present:
@@ -107,8 +95,7 @@ def _pack_by_links(repository: Repository, namespaces: Sequence[str], prune: str
             os.symlink(os.path.join(repository.common_dir, name), link)
         with open(os.path.join(scratch, "HEAD"), "w", encoding="ascii") as head:
             head.write("ref: refs/heads/none\n")
-        # Naming the worktree overrides a relative `core.worktree` (of a submodule) in the
-        # configuration.
+        # Naming the worktree overrides a relative `core.worktree` (of a submodule).
         Git(scratch, scratch).run(*_PACK, prune, "--all")
     finally:
         _remove(scratch)

@@ -33,11 +33,8 @@ _QUIET = {"LC_ALL": "C", "LANGUAGE": "C", "GIT_TERMINAL_PROMPT": "0"}
 # command (`ext::`); git before 2.39.4 knows only GIT_ALLOW_PROTOCOL.
 OFFLINE = {"GIT_NO_LAZY_FETCH": "1", "GIT_ALLOW_PROTOCOL": ""}
 
-# Variables for a fetch from a repository on this machine.
 LOCAL_ONLY = {"GIT_ALLOW_PROTOCOL": "file"}
-
-# Variables for an intended fetch, over the protocols that the user allows.
-MAY_FETCH = {"GIT_NO_LAZY_FETCH": "0"}
+MAY_FETCH = {"GIT_NO_LAZY_FETCH": "0"}  # over the protocols that the user allows
 
 # git 2.39.4 and later print this before the error when GIT_NO_LAZY_FETCH is set.
 _NO_LAZY_FETCH = "warning: lazy fetching disabled; some objects may not be available"
@@ -45,7 +42,6 @@ _NO_LAZY_FETCH = "warning: lazy fetching disabled; some objects may not be avail
 _CHUNK = 65536
 _UNREADABLE = "git reads no ref until that line is taken out of the file; keep a copy, then see what is missing: git ckpt verify"
 _SIGKILL, _SIGPIPE, _SIGTERM = 9, 13, 15  # importing `signal` for their names would cost the hook 6 ms
-
 
 # git's complaints about missing or damaged objects.
 _DAMAGED = ("corrupt loose object", " (stored in ", "unable to read tree", "bad object", "bad tree object")
@@ -57,7 +53,6 @@ _PROMISED = "could not fetch "
 
 
 def cure_of_promised(complaint: str) -> str | None:
-    """Return the hint for an object that a partial clone lacks; None if none is named."""
     oid = complaint.partition(_PROMISED)[2].partition(" ")[0]
     if not oid or "promisor remote" not in complaint:
         return None
@@ -65,18 +60,11 @@ def cure_of_promised(complaint: str) -> str | None:
 
 
 def ending(code: int) -> str:
-    """Describe an exit code; a negative one is a signal."""
     return f"exit code {code}" if code >= 0 else f"killed by signal {-code}"
 
 
 class GitError(CkptError):
-    """A git command failed.
-
-    Args:
-        command: its arguments, without the executable and the options that name the repository.
-        code: exit code; negative for a signal.
-        stderr: its standard error.
-    """
+    """A git command failed; a negative `code` is a signal."""
 
     def __init__(self, command: Sequence[str], code: int, stderr: str, *, hint: str | None = None) -> None:
         stripped = (line.strip() for line in stderr.splitlines())
@@ -98,13 +86,7 @@ class DeadlinePassed(GitError):
 
 
 class Completed:
-    """The result of a process.
-
-    Attributes:
-        code: exit code; negative for a signal.
-        out: standard output.
-        err: standard error.
-    """
+    """The result of a process; a negative `code` is a signal."""
 
     __slots__ = ("code", "err", "out")
 
@@ -115,21 +97,17 @@ class Completed:
 
     @property
     def complaint(self) -> str:
-        """Standard error as text."""
         return self.err.decode("utf-8", "replace")
 
 
 def git_executable() -> str:
-    """Return the git to call: `GITCKPT_GIT`, or "git" on PATH."""
     return os.environ.get("GITCKPT_GIT") or "git"
 
 
 def environment(extra: Mapping[str, str] | None = None, *, keep_local: bool = False) -> dict[str, str]:
     """Return the environment of a git process: no translations, prompts, repository.
 
-    Args:
-        extra: variables to set.
-        keep_local: whether to keep `LOCAL_VARIABLES`, as while git still looks for the repository.
+    `keep_local` keeps `LOCAL_VARIABLES`, as while git still looks for the repository.
     """
     env = dict(os.environ)
     if not keep_local:
@@ -144,17 +122,7 @@ def environment(extra: Mapping[str, str] | None = None, *, keep_local: bool = Fa
 class Child:
     """A process with pipes on standard input, output and error.
 
-    Args:
-        argv: program, looked up on PATH, and arguments.
-        env: the whole environment.
-        own_group: whether it gets a process group of its own, so that Ctrl-C in the terminal spares
-            it.
-
-    Attributes:
-        has_ended: whether it was waited for.
-
-    Raises:
-        CkptError: the program cannot be started.
+    Its own group spares it Ctrl-C in the terminal. `has_ended`: it was waited for.
     """
 
     def __init__(self, argv: Sequence[str], env: Mapping[str, str], *, own_group: bool = False) -> None:
@@ -169,11 +137,6 @@ class Child:
         self._poll.register(self.stderr, select.POLLIN)
 
     def write(self, data: bytes) -> None:
-        """Write to its standard input.
-
-        Raises:
-            BrokenPipeError: it has ended.
-        """
         view = memoryview(data)
         while view:
             view = view[os.write(self.stdin, view) :]
@@ -181,12 +144,10 @@ class Child:
     def read_line(self, patience: float | None = None) -> bytes:
         """Return the next line of output without the newline; b"" at the end.
 
-        Args:
-            patience: seconds without output after which to close its input, so that it finishes and
-                ends.
+        After `patience` seconds without output, close its input, so that it finishes and ends.
         """
         while b"\n" not in self._buffer:
-            chunk = self._receive(_CHUNK, patience)
+            chunk = self.receive(_CHUNK, patience)
             if not chunk:
                 line, self._buffer = self._buffer, b""
                 return line
@@ -199,7 +160,7 @@ class Child:
         parts = [self._buffer]
         have = len(self._buffer)
         while have < size:
-            chunk = self._receive(max(_CHUNK, size - have))
+            chunk = self.receive(max(_CHUNK, size - have))
             if not chunk:
                 break
             parts.append(chunk)
@@ -208,12 +169,20 @@ class Child:
         self._buffer = whole[size:]
         return whole[:size]
 
-    def receive(self, size: int) -> bytes:
-        """Wait for output and return at most `size` bytes; b"" at the end.
-
-        Do not mix with `read` and `read_line`, which buffer.
-        """
-        return self._receive(size)
+    def receive(self, size: int, patience: float | None = None) -> bytes:
+        """Wait for output and return at most `size` bytes; do not mix with `read`, which buffers."""
+        # Reads standard error, too: with that pipe full, the process would block.
+        while True:
+            ready = self._poll.poll(None if patience is None or self.stdin < 0 else patience * 1000)
+            if not ready:
+                self._end_input()
+            for fd, _ in ready:
+                if fd == self.stdout:
+                    return os.read(fd, size)
+                chunk = os.read(fd, _CHUNK)
+                self._errors = (self._errors + chunk)[-_CHUNK:]
+                if not chunk:
+                    self._poll.unregister(fd)
 
     def feed(self, data: bytes) -> None:
         """Write `data` and close the input; call `communicate` for the result."""
@@ -232,16 +201,9 @@ class Child:
     ) -> Completed:
         """Write `data`, close the input, and return all output once the process has ended.
 
-        Args:
-            data: standard input; parts of an iterable must not be empty.
-            deadline: when to give up, on the clock of `time.monotonic`; requires a group of its
-                own.
-            most: bytes of output after which to end it and return what was read. None for any
-                number.
-            into: receives standard output in chunks, which is not returned then.
-
-        Raises:
-            DeadlinePassed: it was killed with its process group.
+        Parts of an iterable `data` must not be empty. `deadline`: on the clock of `time.monotonic`;
+        requires a group of its own, which is killed. `most`: bytes of output after which to end it
+        and return what was read. `into` receives standard output in chunks instead.
         """
         out, err = [self._buffer], [self._errors]
         parts = iter((data,) if isinstance(data, bytes) else data)
@@ -284,7 +246,6 @@ class Child:
         return Completed(self.close(), b"".join(out), b"".join(err))
 
     def kill_group(self) -> int:
-        """Kill its process group by SIGKILL and return its exit code."""
         try:
             os.killpg(self.pid, _SIGKILL)
         except ProcessLookupError:
@@ -307,7 +268,6 @@ class Child:
             return 0
 
     def is_running(self) -> bool:
-        """Return whether a child of this process is still alive."""
         try:
             ended = os.waitpid(self.pid, os.WNOHANG)[0] != 0
         except ChildProcessError:
@@ -316,7 +276,6 @@ class Child:
         return not ended
 
     def stop(self) -> None:
-        """Terminate the process and wait for it."""
         self.terminate()  # closing is not enough: a forked process may hold the pipes open
         self.close()
 
@@ -345,28 +304,8 @@ class Child:
         fd, self.stdin = self.stdin, -1
         os.close(fd)
 
-    def _receive(self, size: int, patience: float | None = None) -> bytes:
-        # Reads standard error, too: with that pipe full, the process would block.
-        while True:
-            ready = self._poll.poll(None if patience is None or self.stdin < 0 else patience * 1000)
-            if not ready:
-                self._end_input()
-            for fd, _ in ready:
-                if fd == self.stdout:
-                    return os.read(fd, size)
-                chunk = os.read(fd, _CHUNK)
-                self._errors = (self._errors + chunk)[-_CHUNK:]
-                if not chunk:
-                    self._poll.unregister(fd)
-
 
 def run(argv: Sequence[str], *, data: bytes = b"", env: Mapping[str, str] | None = None) -> Completed:
-    """Run a program to its end.
-
-    Args:
-        data: standard input.
-        env: the whole environment; by default `environment()`.
-    """
     return Child(argv, environment() if env is None else env).communicate(data)
 
 
@@ -380,10 +319,8 @@ def run_attached(argv: Sequence[str], env: Mapping[str, str]) -> int:
 
 
 def detach(argv: Sequence[str], env: Mapping[str, str]) -> None:
-    """Start a program in a new session, with all streams on /dev/null; do not wait.
-
-    A background child with standard error open would block readers of the output of `git commit`.
-    """
+    """Start a program in a new session, with all streams on /dev/null; do not wait."""
+    # An open standard error would block readers of the output of `git commit`.
     null: list[FileAction] = [(os.POSIX_SPAWN_OPEN, fd, os.devnull, os.O_RDWR, 0) for fd in (0, 1, 2)]
     try:
         os.posix_spawnp(argv[0], list(argv), env, file_actions=null, setsid=True)

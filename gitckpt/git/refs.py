@@ -22,11 +22,9 @@ if TYPE_CHECKING:
     from gitckpt.git.process import Child
     from gitckpt.git.repository import Repository
 
-# How long git waits for a `.lock` file of another process.
-LOCK_TIMEOUT_MS = 2000
+LOCK_TIMEOUT_MS = 2000  # for a `.lock` file of another process
 
-# Seconds without an answer after which git's input is closed: if its answer is lost, both sides
-# would wait forever.
+# Seconds until git's input is closed: if its answer is lost, both sides would wait forever.
 PATIENCE = 30.0
 
 _PATIENCE = 20.0  # seconds; a million refs are listed in three
@@ -56,12 +54,8 @@ class LockHeld(BusyError):
 class Update:
     """One change of a ref within a transaction.
 
-    Args:
-        ref: full name.
-        new: the new oid; "" deletes the ref; the same as `old` only verifies it.
-        old: the expected oid; "" if the ref must not exist.
-        is_symbolic: whether it is a symbolic ref, which is replaced itself even where its target
-            has the new oid.
+    An empty `new` deletes the ref; `new` equal to `old` verifies it. An empty `old`: it must not
+    exist. A symbolic ref is replaced itself, even where its target has the new oid.
     """
 
     __slots__ = ("is_symbolic", "new", "old", "ref")
@@ -73,7 +67,6 @@ class Update:
         self.is_symbolic = is_symbolic
 
     def command(self) -> str:
-        """Return the command for `git update-ref --stdin -z`."""
         if self.new == self.old and not self.is_symbolic:
             return f"verify {self.ref}\0{self.old}\0"  # deleting with an empty old value checks nothing
         if not self.new:
@@ -86,9 +79,8 @@ class Update:
 class Refs:
     """The refs of a repository.
 
-    Args:
-        heal: receives the lock file that blocks an update, and returns whether it is gone, so that
-            the update is tried once more.
+    `heal` receives the lock file that blocks an update. If it returns True, the file is gone, and
+    the update is tried once more.
     """
 
     def __init__(self, repository: Repository, heal: Callable[[str], bool] | None = None) -> None:
@@ -109,19 +101,16 @@ class Refs:
                 killed.
 
         Raises:
-            CkptError: the disk reports an error; the updates were applied and may be lost in a
-                power cut.
+            CkptError: the updates were applied, but could not be flushed.
             RefMoved: a ref did not have its expected value; none was changed.
             LockHeld: a lock file stayed in the way; none was changed.
-            GitError: git refused for another reason, and none was changed; or it failed twice on
-                the way, and the first ones are applied.
+            GitError: git refused and changed none; or it failed twice with the first ones applied.
         """
         meant = list(updates)
         try:
             self._apply_healed(meant, meanwhile)
         except GitError as error:
-            # "write failure": git's answers were lost. "couldn't set": a rename failed after others
-            # succeeded.
+            # "write failure": git's answers were lost. "couldn't set": a later rename failed.
             if error.code > 0 and not any(words in error.stderr for words in ("write failure", "couldn't set '")):
                 raise
             left = self._left_undone(meant)
@@ -171,8 +160,7 @@ class Refs:
         # are what it needs and go first; the checkpoint and what follows go together.
         common = self._repository.common_dir
         if self._repository.has_reftable:
-            # The table list is on the disk. If it names a table that is not, git can read no ref at
-            # all.
+            # If the table list names a table that is not on the disk, git can read no ref at all.
             place = os.path.join(common, "reftable")
             fsync.flush([*(os.path.join(place, name) for name in os.listdir(place)), place])
             return
@@ -200,12 +188,7 @@ class Refs:
         return done.out.decode("ascii").strip() or None
 
     def list(self, *patterns: str, fields: str = "%(objectname) %(refname)") -> bytes:
-        """Return a line for each ref below the patterns, sorted by name.
-
-        Args:
-            patterns: complete directories such as `refs/checkpoints`, or globs.
-            fields: a format of `git for-each-ref`.
-        """
+        """Return a line for each ref below complete directories or globs, sorted by name."""
         words = ("for-each-ref", f"--format={fields}", *patterns)
         try:
             return self._repository.git.run(*words, deadline=time.monotonic() + _PATIENCE).out
@@ -214,36 +197,26 @@ class Refs:
             return self._repository.git.run(*words).out  # many refs, or a slow disk
 
     def each(self, *patterns: str) -> Iterator[tuple[str, str]]:
-        """Yield full name and oid of each ref below the patterns, sorted by name.
-
-        Names are decoded with surrogates for bytes that are not UTF-8.
-
-        Args:
-            patterns: as for `list`; a trailing slash is allowed.
-        """
+        """Yield full name (with surrogates for bytes not in UTF-8) and oid, sorted by name."""
         listing = self.list(*(pattern.rstrip("/") for pattern in patterns))
         for line in listing.decode("utf-8", "surrogateescape").split("\n")[:-1]:
             oid, _, ref = line.partition(" ")
             yield ref, oid
 
     def warm_up(self) -> None:
-        """Start the process now."""
         self._standby.warm_up()
 
     def close(self) -> None:
-        """End the process."""
         self._standby.close()
 
 
 def failure(repository: Repository, code: int, said: str) -> CkptError:
-    """Return the error for the complaint of `git update-ref`."""
     if "Unable to create '" in said and "File exists" in said:
         return LockHeld(said.partition("Unable to create '")[2].partition("': File exists")[0])
     if "cannot lock references" in said or "data is locked" in said:
         return LockHeld(os.path.join(repository.common_dir, "reftable", "tables.list.lock"))
     for line in said.split("\n"):
-        # A broken ref cannot be resolved either, but its line ends differently: "…: reference
-        # broken".
+        # For a broken ref, the line ends differently: "…: reference broken".
         vanished = "unable to resolve reference '" in line and line.endswith("'")
         if vanished or any(words in line for words in ("reference already exists", "but expected", "reference is missing")):
             what = line.removeprefix("fatal: ").removeprefix("prepare: ").removeprefix("commit: ")

@@ -19,14 +19,11 @@ if TYPE_CHECKING:
 
     from gitckpt.git.process import Completed
 
-    # Entries of the configuration in the order git reads them: file ("" for none), name, value.
-    ConfigEntries: TypeAlias = list[tuple[str, str, str]]
-    # Relevant environment variables; and the stamp of each configuration file, "" for a missing
-    # one.
+    ConfigEntries: TypeAlias = list[tuple[str, str, str]]  # file ("" for none), name, value
+    # Relevant environment variables; stamp of each configuration file, "" for a missing one.
     Stamps: TypeAlias = tuple[dict[str, str], dict[str, str]]
 
 BRANCHES = "refs/heads/"
-# Namespaces of refs that each worktree has for itself.
 OF_A_WORKTREE = ("refs/bisect/", "refs/worktree/", "refs/rewritten/")
 
 # Refs beside HEAD, in files or in a reftable.
@@ -39,15 +36,8 @@ PSEUDO_REFS = (
 class Repository:
     """A repository as seen from one of its worktrees.
 
-    Attributes:
-        git_dir: absolute path of this worktree's administrative directory.
-        common_dir: absolute path of the directory that all worktrees share; equals `git_dir` in the
-            main worktree.
-        worktree: absolute path of the top of this worktree; None in a bare repository or inside a
-            git directory.
-        object_format: "sha1" or "sha256".
-        main: 1-tuple of the main worktree's top or None, set by `administration.main_worktree`.
-        configuration: git's configuration as read by `config`, with its stamps; None if not cached.
+    `worktree` is None in a bare repository or inside a git directory. `common_dir` is shared by all
+    worktrees, and equals `git_dir` in the main one. All paths are absolute.
     """
 
     def __init__(self, git_dir: str, worktree: str | None, object_format: str = "sha1") -> None:
@@ -57,24 +47,19 @@ class Repository:
         self.object_format = object_format
         self.git = Git(git_dir, worktree)
         self.cat_file = CatFile(self.git)
-        self.main: tuple[str | None] | None = None
-        self.configuration: tuple[ConfigEntries, Stamps] | None = None
+        self.main: tuple[str | None] | None = None  # set by `administration.main_worktree`
+        self.configuration: tuple[ConfigEntries, Stamps] | None = None  # cached by `config`
 
     @property
     def is_linked(self) -> bool:
-        """Whether this is a linked worktree."""
         return self.git_dir != self.common_dir
 
     @property
     def has_reftable(self) -> bool:
-        """Whether refs are stored in reftables instead of files."""
         return os.path.isdir(f"{self.common_dir}/reftable")
 
     def cuts(self) -> bytes:
-        """Return the contents of `shallow` and `info/grafts`.
-
-        git, and its gc, replaces the parents of the commits in these files.
-        """
+        # git, and its gc, replaces the parents of the commits in these files.
         contents = []
         for name in ("shallow", "info/grafts"):
             try:
@@ -86,22 +71,12 @@ class Repository:
 
     @property
     def private_dir(self) -> str:
-        """The directory of derived data and logs, all of which may be deleted at any time.
-
-        Raises:
-            WorktreeError: it is a link, or has a foreign owner.
-        """
+        """The directory of derived data and logs, all of which may be deleted at any time."""
         path = os.path.join(self.common_dir, "ckpt")
         premises.private(path, self.common_dir, make=False)
         return path
 
     def make_private_dir(self) -> str:
-        """Return `private_dir`, created if missing, shared only as the repository is.
-
-        Raises:
-            RepositoryError: it cannot be created.
-            WorktreeError: as `private_dir`.
-        """
         path = os.path.join(self.common_dir, "ckpt")
         try:
             premises.private(path, self.common_dir, make=True)
@@ -114,19 +89,11 @@ class Repository:
         return path
 
     def scratch(self, kind: str) -> str:
-        """Return a new path in the private directory for this process.
-
-        Args:
-            kind: prefix of the name; cleanup knows each kind, and the process id in the name.
-        """
+        """Return a new path in the private directory; cleanup knows each kind and the pid."""
         return os.path.join(self.make_private_dir(), f"{kind}.{os.getpid()}.{os.urandom(4).hex()}")
 
     def head_ref(self) -> str:
-        """Return the full name of the ref that HEAD points to; "" when detached.
-
-        Raises:
-            WorktreeError: HEAD cannot be read, as where git has removed the worktree's data.
-        """
+        """Return the full name of the ref that HEAD points to; "" when detached."""
         path = os.path.join(self.git_dir, "HEAD")
         try:
             with open(path, encoding="utf-8", errors="replace") as file:
@@ -140,43 +107,27 @@ class Repository:
         return ref if content.startswith("ref:") else ""
 
     def point_head(self, to: str, said: str = "", *, options: Sequence[str] = ()) -> None:
-        """Point HEAD to a branch, or to a commit; index and files stay.
-
-        Args:
-            to: full name of the branch, or oid of the commit.
-            said: the reflog message; "" for none.
-            options: options of git itself, such as `-c`.
-        """
+        """Point HEAD to a branch (full name) or a commit; index and files stay."""
         reason = ("-m", said) if said else ()
         words = ("symbolic-ref",) if to.startswith("refs/") else ("update-ref", "--no-deref")
         self.git.run(*DURABLE, *options, *words, *reason, "HEAD", to)
         fsync.flush([os.path.join(self.git_dir, "HEAD"), self.git_dir])  # git flushes no symbolic ref
 
     def tip_of(self, branch: str) -> str | None:
-        """Return the commit of a branch; "" if missing, None if the name is invalid.
-
-        Args:
-            branch: short name, possibly from an untrusted source.
-        """
+        """Return the commit of a branch; "" if missing, None if the name is invalid."""
         if self.git.run("check-ref-format", BRANCHES + branch, ok=(0, 1)).code != 0:
             return None
         entry = self.cat_file.info(BRANCHES + branch)
         return entry[0] if entry is not None else ""
 
     def pseudo_ref(self, name: str) -> str | None:
-        """Return the oid of a ref beside HEAD, such as "MERGE_HEAD"; None if missing.
-
-        None also where its object is gone, as with an old ORIG_HEAD.
-        """
+        """Return the oid of a ref beside HEAD; None if it or its object is missing."""
         exists = self.has_reftable or os.path.isfile(os.path.join(self.git_dir, name))
         found = self.cat_file.info(name) if exists else None
         return found[0] if found else None
 
     def operation(self) -> str | None:
-        """Return the operation in progress, None if there is none.
-
-        One of "rebase", "am", "bisect", "merge", "cherry-pick" and "revert".
-        """
+        """Return the operation in progress, such as "rebase" or "am"; None if there is none."""
 
         def there(name: str) -> bool:
             if os.path.exists(os.path.join(self.git_dir, name)):
@@ -200,14 +151,10 @@ class Repository:
         return "bisect" if there("BISECT_LOG") else None
 
     def commit(self, rev: str) -> str:
-        """Return the oid of the commit that a rev names.
-
-        Args:
-            rev: as in gitrevisions(7), typed by a user; a tag stands for its commit.
+        """Return the oid of the commit that a rev names; a tag stands for its commit.
 
         Raises:
             NotFoundError: it names no commit.
-            UsageError: it is not a string.
         """
         from gitckpt.model.arguments import require_text  # lazy: most callers need no commit
 
@@ -235,10 +182,7 @@ class Repository:
         return ""
 
     def require_unborn(self) -> None:
-        """Raise `RepositoryError` if HEAD has a commit that is missing.
-
-        A power cut may lose what `git commit` wrote.
-        """
+        """Raise `RepositoryError` if a power cut has lost the commit of HEAD."""
         oid = self.git.run("rev-parse", "--quiet", "--verify", "HEAD", ok=(0, 1, 128)).out.decode("ascii", "replace").strip()
         if oid:
             raise lost_commit(oid)
@@ -258,7 +202,6 @@ class Repository:
             return None
 
     def close(self) -> None:
-        """End the long-lived process."""
         self.cat_file.close()
 
 
@@ -267,15 +210,12 @@ _NONE = "not a git repository: "
 # git's complaints where a variable leads to no repository; others concern an existing one.
 _ELSEWHERE = ("not a git repository", "Invalid path", "not a valid path", "gitfile")
 
-# Part of the complaint where git searched the parent directories, too.
-_SEARCHED = "(or any"
+_SEARCHED = "(or any"  # git searched the parent directories, too
 
-# Hint about an empty `packed-refs`.
 EMPTIED = "fetch what was in it from a clone, or look up in .git/logs where refs were; then delete the file; see more: git ckpt verify"
 
 
 def lost_commit(oid: str) -> RepositoryError:
-    """Return the error for an unreadable commit that HEAD points to."""
     return RepositoryError(
         f"the commit {oid}, which HEAD points to, is missing or damaged",
         hint="fetch it from where it still is, or go back to where HEAD was before: git reset --soft HEAD@{1}; see all: git ckpt verify",
@@ -283,11 +223,7 @@ def lost_commit(oid: str) -> RepositoryError:
 
 
 def open_repository(path: str = ".", *, meanwhile: Callable[[], object] | None = None, by_variables: bool = True) -> Repository:
-    """Return the repository of a path, like `discover`, and check git's version.
-
-    Raises:
-        RepositoryError: there is none, git refuses it, or git is too old.
-    """
+    """Return the repository of a path, like `discover`, and check git's version."""
     asked = ask_version()
     try:
         return discover(path, meanwhile=meanwhile, by_variables=by_variables)
@@ -296,16 +232,9 @@ def open_repository(path: str = ".", *, meanwhile: Callable[[], object] | None =
 
 
 def discover(path: str = ".", *, meanwhile: Callable[[], object] | None = None, by_variables: bool = True) -> Repository:
-    """Return the repository that `path` is in, found as git finds it.
+    """Return the repository that a directory is in, found as git finds it.
 
-    Args:
-        path: a directory.
-        meanwhile: called while git runs.
-        by_variables: whether to respect `GIT_DIR` and the like.
-
-    Raises:
-        RepositoryError: there is none, git refuses it or is older than `command.MINIMUM`; or it is
-            a bare one inside the worktree of another.
+    `meanwhile` is called while git runs. `by_variables` respects `GIT_DIR` and the like.
     """
     if not os.path.isdir(path):
         raise RepositoryError(f"no such directory: {path}")
@@ -368,10 +297,7 @@ def _two_paths(lines: str) -> tuple[str, str]:
 
 
 def common_dir(git_dir: str) -> str:
-    """Return the directory that all worktrees of a repository share.
-
-    See gitrepository-layout(5), `commondir`.
-    """
+    # gitrepository-layout(5), `commondir`
     try:
         with open(os.path.join(git_dir, "commondir"), "rb") as file:
             relative = os.fsdecode(file.read().removesuffix(b"\n"))

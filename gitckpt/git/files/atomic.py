@@ -15,24 +15,16 @@ if TYPE_CHECKING:
 _DIGITS = 4
 # Bytes of the file's name used in that of its scratch file; names have at most 255.
 _NAME = 200
-
-# Seconds without a write after which a scratch file counts as left by a kill; a process that was
-# only stopped then fails.
+# Seconds after which a scratch file counts as left by a kill; a process only stopped then fails.
 _LEFT = 600.0
 
 
 def write(path: str, data: bytes, *, scratch: str = "") -> None:
     """Replace and flush a file that other programs read; keep its permissions.
 
-    A kill leaves a scratch file `.<name>.<pid>.<digits>` beside it, which the next `write` of that
-    file removes.
-
-    Args:
-        path: of the file; a link there is replaced itself.
-        scratch: as for `write_own`; ignored where it is on another file system or mount.
-
-    Raises:
-        OSError: it cannot be written; the old file is intact.
+    A link is replaced itself. A kill leaves a scratch file `.<name>.<pid>.<digits>` beside it,
+    which the next `write` removes. `scratch` is as for `write_own`; on another file system or
+    mount it is ignored. After an OSError, the old file is intact.
     """
     directory, name = os.path.split(os.path.abspath(path))
     beside, opener = os.path.join(directory, f".{os.fsdecode(os.fsencode(name)[:_NAME])}"), _opener_like(path)
@@ -44,8 +36,7 @@ def write(path: str, data: bytes, *, scratch: str = "") -> None:
             _put(path, f"{place}.{_token()}", data, flushed=True, opener=opener)
             break
         except OSError as error:
-            # Two mounts of one file system, as in containers, are the same device, but rename fails
-            # between them.
+            # Rename fails between two mounts of one file system, as in containers.
             if error.errno != EXDEV or place == beside:
                 raise
     try:
@@ -62,15 +53,8 @@ def write_own(path: str, data: bytes, *, flushed: bool, opener: Callable[[str, i
     """Replace a file of gitckpt's own.
 
     A kill leaves a scratch file `<name>.<pid>.<digits>` beside it, which maintenance removes.
-
-    Args:
-        flushed: whether the content is on the disk before the rename; derived files do not need it.
-        opener: as for `open`.
-        scratch: path prefix of the scratch file, on the same file system, if it must not lie beside
-            the file; the next call with it removes what a kill left.
-
-    Raises:
-        OSError: as `write`.
+    `flushed`: flush before the rename; derived files do not need it. `scratch`: path prefix of
+    the scratch file; the next call with it removes what a kill left.
     """
     if scratch:
         _sweep(scratch)

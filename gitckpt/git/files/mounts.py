@@ -10,10 +10,7 @@ _MOUNTINFO = "/proc/self/mountinfo"
 
 
 def below(*directories: str) -> list[str]:
-    """Return the mount points at or below some directories, the latest first.
-
-    Includes bind mounts of the same device where the system lists its mounts.
-    """
+    """Return the mount points at or below some directories, the latest first."""
     found: list[str] = []
     listed = _listed()
     for directory in directories:
@@ -35,10 +32,7 @@ def reason(*directories: str) -> str | None:
 
 
 def way_to_remove(path: str) -> str:
-    """Return the shell commands that remove a worktree.
-
-    They unmount first: git would delete what is mounted in it.
-    """
+    # Unmount first: git would delete what is mounted in the worktree.
     unmount = [f"umount {shell_word(each)} && " for each in below(path)]
     return f"{''.join(unmount)}git worktree remove --force --force {shell_word(path)}"
 

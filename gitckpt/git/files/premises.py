@@ -20,13 +20,9 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from types import TracebackType
 
-# gitckpt's directory at the top of the main worktree; it ignores itself.
-PRIVATE = ".ckpt"
+PRIVATE = ".ckpt"  # at the top of the main worktree; it ignores itself
+RUNS = "ckpt-runs"  # the same in a bare repository
 
-# The same in a bare repository.
-RUNS = "ckpt-runs"
-
-# Error of `remove` for a mount point.
 MOUNTED = "something is mounted there"
 
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -35,8 +31,7 @@ _TRIES = 10
 # Mode of directories under core.sharedRepository: group-writable, and inherited by new files.
 _GROUP = 0o2020
 
-# Directories with copied inputs: private whatever the umask. A worktree beside them gets git's
-# mode.
+# Directories with copied inputs: private whatever the umask.
 _SECRET = ("runs", RUNS)
 
 
@@ -161,12 +156,6 @@ def require(path: str) -> None:
 
 
 def make(path: str) -> None:
-    """Create a directory and its parents.
-
-    Raises:
-        WorktreeError: as `Held`, below `.ckpt`.
-        OSError: it cannot be created.
-    """
     found = way(path)
     if found is None:
         os.makedirs(path, exist_ok=True)
@@ -179,11 +168,7 @@ def make(path: str) -> None:
 
 
 def ignore(directory: str) -> None:
-    """Make gitckpt's directory in a worktree ignore itself by a `.gitignore`.
-
-    Raises:
-        WorktreeError: the `.gitignore` is a link.
-    """
+    """Make gitckpt's directory in a worktree ignore itself by a `.gitignore`."""
     with Held(os.path.dirname(directory), [os.path.basename(directory)]):
         path = os.path.join(directory, ".gitignore")
         try:
@@ -222,9 +207,6 @@ def ensure(path: str) -> None:
     Closing a file drops all POSIX locks of the process on it. With a SQLite connection open, other
     processes would take its log for one of a dead process and remove it
     (https://sqlite.org/howtocorrupt.html, section 2.2).
-
-    Raises:
-        OSError: it is not a regular file, or cannot be created.
     """
     try:
         os.close(create(path, os.O_RDWR | os.O_CREAT | os.O_EXCL))
@@ -248,11 +230,7 @@ def remove(path: str) -> None:
 
     Links are not followed; read-only directories are deleted, too. A fetched tree may be deeper
     than Python's recursion limit and the number of descriptors, so subdirectories are moved up one
-    level at a time.
-
-    Raises:
-        OSError: something cannot be deleted. EBUSY with the mount point: nothing was deleted,
-            unless it was mounted meanwhile.
+    level at a time. The OSError EBUSY names a mount point.
     """
     from gitckpt.git.files import mounts  # the hook does not need it
 
@@ -337,15 +315,7 @@ def _open_up(name: str, fd: int | None, mount: str) -> None:
 
 
 def content(path: str, most: int) -> bytes:
-    """Return the content of a worktree file that gitckpt obeys, such as the settings.
-
-    Args:
-        most: largest size in bytes.
-
-    Raises:
-        WorktreeError: it is a link.
-        OSError: it cannot be read, is larger, or is not a regular file.
-    """
+    """Return the content of a worktree file that gitckpt obeys, such as the settings."""
     if os.path.islink(path):
         raise _stranger(path, "a symbolic link")
     from gitckpt.git.files import regular  # the hook does not need it
@@ -354,16 +324,7 @@ def content(path: str, most: int) -> bytes:
 
 
 def private(directory: str, common_dir: str, *, make: bool) -> None:
-    """Check gitckpt's private directory: owner, and mode as the repository is shared.
-
-    Args:
-        common_dir: the directory above.
-        make: whether to create it if missing.
-
-    Raises:
-        WorktreeError: it is a link, or has a foreign owner.
-        OSError: it cannot be created.
-    """
+    """Check gitckpt's private directory: owner, and mode as the repository is shared."""
     try:
         found = os.lstat(directory)
     except FileNotFoundError:

@@ -21,9 +21,7 @@ if TYPE_CHECKING:
 
     from gitckpt.git.repository import Repository
 
-
 # Reading refs without a process
-
 
 _LINE = 256
 
@@ -43,7 +41,6 @@ def require_no_pipes(repository: Repository) -> None:
 
 
 def require_no_pipe(repository: Repository, ref: str) -> None:
-    """Check one ref as `require_no_pipes` does, in two microseconds."""
     path = os.path.join(repository.common_dir, ref)
     try:
         status = os.lstat(path)
@@ -70,11 +67,7 @@ def packed_size(repository: Repository, refs: Iterable[str]) -> int:
 
 
 def may_be_there(repository: Repository, ref: str) -> bool:
-    """Return whether git has to be asked for a ref, which may cost a process, 5 ms.
-
-    Most questions are whether a name is taken. A ref being packed enters `packed-refs` before its
-    file goes, so the file is checked first.
-    """
+    """Return whether git has to be asked for a ref, which may cost a process, 5 ms."""
     if repository.has_reftable or not ref.startswith("refs/") or ref.startswith(OF_A_WORKTREE):
         return True
     try:
@@ -91,10 +84,7 @@ def may_be_there(repository: Repository, ref: str) -> bool:
 
 
 def plain(repository: Repository, ref: str) -> str | None:
-    """Return the oid in a ref's file, whether its object exists or not.
-
-    None if git has to be asked, which takes ten times as long.
-    """
+    """Return the oid in a ref's file; None if git has to be asked, ten times as slowly."""
     if not ref.startswith("refs/") or ref.startswith(OF_A_WORKTREE) or ".." in ref:
         return None
     path = f"{repository.common_dir}/{ref}"
@@ -119,10 +109,8 @@ def plain(repository: Repository, ref: str) -> str | None:
 
 # Detecting changes by `stat`
 
-
 # Nanoseconds: FAT, the coarsest file system, counts in two seconds.
 _SETTLED = 2 * 10**9
-
 # Nanoseconds: where a time is finer than milliseconds, its clock ticks at least every 10 ms.
 _FINE, _FINELY_SETTLED = 10**6, 5 * 10**7
 
@@ -131,22 +119,14 @@ _NONE = "none"
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """A fingerprint of a ref directory; while both parts stay, no ref has changed.
+    """A fingerprint of a ref directory; None for a part too recent to be relied on."""
 
-    Attributes:
-        packed: of packed refs or reftables; None if too recent to be relied on.
-        loose: of the directory of loose refs; None likewise.
-    """
-
-    packed: str | None
+    packed: str | None  # `packed-refs`, or reftables
     loose: str | None
 
 
 def look(repository: Repository, directory: str) -> State:
-    """Return the state of a directory of refs, such as `refs/checkpoints`.
-
-    Refs in its subdirectories do not count.
-    """
+    """Return the state of a directory of refs; refs in its subdirectories do not count."""
     if repository.has_reftable:
         try:
             with open(os.path.join(repository.common_dir, "reftable", "tables.list"), encoding="utf-8") as file:
@@ -170,8 +150,7 @@ def _stamp(path: str) -> str | None:
 def stamp(status: os.stat_result, now: int | None) -> str | None:
     """Return a fingerprint of a file; None if a further change could go unnoticed.
 
-    Args:
-        now: nanoseconds since the epoch; None if the result is only compared.
+    `now` is in nanoseconds since the epoch; None if the result is only compared.
     """
     is_fine = status.st_ctime_ns % _FINE and status.st_mtime_ns % _FINE
     settled = _FINELY_SETTLED if is_fine else _SETTLED
@@ -182,5 +161,5 @@ def stamp(status: os.stat_result, now: int | None) -> str | None:
 
 
 def content_mark(status: os.stat_result) -> tuple[int, int, int, int]:
-    """Return what a write or replacement changes; `ctime` changes more often."""
+    # What a write or replacement changes; `ctime` changes more often.
     return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns

@@ -11,21 +11,15 @@ import stat
 
 
 def tail(path: str, size: int) -> bytes:
-    """Return at most the last `size` bytes of one of git's own files."""
     with open(path, "rb") as file:
         file.seek(max(os.fstat(file.fileno()).st_size - size, 0))
         return file.read(size)
 
 
 def content(path: str | bytes, most: int | None = None, *, follow: bool = True) -> bytes:
-    """Return the content of a regular file.
+    """Return the content of a regular file of at most `most` bytes.
 
-    Args:
-        most: largest size in bytes; None for any.
-        follow: whether it may be a link.
-
-    Raises:
-        OSError: it cannot be read, is larger, or is not a regular file; such a file is not opened.
+    A file that is larger or not regular is an OSError, and the latter is not opened.
     """
     _require_regular(os.stat(path, follow_symlinks=follow), path)
     fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | (0 if follow else os.O_NOFOLLOW))  # it may be a pipe by now
@@ -33,15 +27,7 @@ def content(path: str | bytes, most: int | None = None, *, follow: bool = True) 
 
 
 def content_below(top: str, path: str, most: int | None = None) -> bytes:
-    """Return the content of a regular file below `top`; links must stay below it.
-
-    Args:
-        path: absolute, or relative to `top`.
-        most: largest size in bytes; None for any.
-
-    Raises:
-        OSError: as `content`; or it lies outside.
-    """
+    """Return, like `content`, that of a file below `top`; links must stay below it."""
     root = os.path.realpath(top)
     real = os.path.realpath(os.path.join(top, path))
     if not real.startswith(f"{root}/"):

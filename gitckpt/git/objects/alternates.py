@@ -12,23 +12,15 @@ if TYPE_CHECKING:
 
     from gitckpt.git.objects.port import Item
 
-
 # A commit that keeps others alive, such as those that an operation in progress needs
-
 
 _MAX_DATE = 10**11  # git refuses only far larger ones
 
 
 def make(commits: Sequence[str], date: int, object_format: str) -> tuple[str, list[Item]]:
-    """Return oid and objects of a commit that has the given parents.
+    """Return oid and objects of a commit with the given parents, always the same ones.
 
-    The same arguments always give the same oid.
-
-    Args:
-        commits: the commits to keep, at least one.
-        date: of the newest of them, in seconds since the epoch: dates that go backwards mislead
-            git's walks.
-        object_format: "sha1" or "sha256".
+    `date` is that of the newest parent: dates that go backwards mislead git's walks.
     """
     who = f"gitckpt <gitckpt> {date} +0000"
     lines = [f"tree {object_id('tree', b'', object_format)}", *(f"parent {oid}" for oid in commits)]
@@ -46,7 +38,6 @@ def committed_at(text: bytes) -> int:
 
 
 # Borrowed objects
-
 
 _SHORT = {b"a": 7, b"b": 8, b"t": 9, b"n": 10, b"v": 11, b"f": 12, b"r": 13, b'"': 34, b"\\": 92}
 

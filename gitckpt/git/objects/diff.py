@@ -18,24 +18,18 @@ if TYPE_CHECKING:
     # Path, mode as in a tree (`encoding`), and oid.
     Leaf: TypeAlias = tuple[bytes, bytes, str]
 
-
 # Entries of a tree (git-ls-tree(1)); git prints canonical modes, whatever an old tree contains
-
 
 _LINE = re.compile(rb"0?([0-7]{5,6}) [a-z]+ ([0-9a-f]+)\t([^\0]+)\0")
 
-# Above this, filter here: git compares each path with each entry, and a command line takes some ten
-# thousand words.
+# Above this, filter here: git compares each path with each entry, and command lines are limited.
 _TREES_FEW = 100
 
 
 def leaves(repository: Repository, tree: str, paths: Collection[bytes] = (), *, with_trees: bool = False) -> list[Leaf]:
     """Return files, links and submodules of a tree, in git's order.
 
-    Args:
-        tree: any tree-ish.
-        paths: literal paths of files or directories; none for all.
-        with_trees: whether to return directories, too.
+    `paths` are literal paths of files or directories; none for all.
     """
     options = ["-r", *(["-t"] if with_trees else [])]
     if len(paths) <= _TREES_FEW:
@@ -67,15 +61,13 @@ def _is_within(path: bytes, wanted: set[bytes]) -> bool:
 
 # Differences between two trees (git-diff-tree(1), raw format)
 
-
 # An unterminated name consumes the rest (possessive), so that matching stays linear.
 _ENTRY = rb"([0-7]{5,6}) ([^\0/]++)(?:\0([\0-\xff]{%d})|\Z)"
 _SHA1_ENTRY, _SHA256_ENTRY = (re.compile(_ENTRY % size) for size in (20, 32))
 # From this many differences on, a git process is cheaper than reading the trees here.
 _FEW = 200
 
-# Bytes: git compares larger trees.
-_LARGEST = 1 << 20
+_LARGEST = 1 << 20  # bytes: git compares larger trees
 
 # Independent of settings: submodules count even where `status` ignores them.
 _RAW = ("--raw", "--no-renames", "--no-abbrev", "--ignore-submodules=none")
@@ -91,9 +83,7 @@ _KINDS = {b"100644": "file", b"100755": "file", b"120000": "link", GITLINK: "sub
 class Difference:
     """One path that differs. Modes are as in trees; a missing side has zeros."""
 
-    # A (added), D (deleted), M (modified) or T (type changed).
-    status: str
-
+    status: str  # A (added), D (deleted), M (modified) or T (type changed)
     path: bytes
     old_mode: bytes
     new_mode: bytes
@@ -102,17 +92,15 @@ class Difference:
 
     @property
     def is_submodule(self) -> bool:
-        """Whether it is a submodule before or after."""
         return GITLINK in (self.old_mode, self.new_mode)
 
     @property
     def is_directory(self) -> bool:
-        """Whether it is a directory before or after."""
         return _TREE in (self.old_mode, self.new_mode)
 
     @property
     def line(self) -> bytes:
-        """The line for `PrivateIndex.put` that brings an index to the new tree."""
+        # For `PrivateIndex.put`, to bring an index to the new tree.
         return b"%s %s 0\t%s" % (self.new_mode.lstrip(b"0") or b"0", self.new.encode("ascii"), self.path)
 
     def __str__(self) -> str:
@@ -122,12 +110,7 @@ class Difference:
 def differences(repository: Repository, old: str, new: str, paths: Iterable[bytes] = (), *, with_trees: bool = False) -> list[Difference]:
     """Return the differences between two trees, sorted by path.
 
-    Args:
-        paths: literal paths of files or directories; none, or an empty one, for all.
-        with_trees: whether to return differing directories, too.
-
-    Raises:
-        GitError: a tree is missing.
+    `paths` are literal paths of files or directories; none, or an empty one, for all.
     """
     if old == new:
         return []
@@ -148,19 +131,11 @@ def differences(repository: Repository, old: str, new: str, paths: Iterable[byte
 
 
 def counts(repository: Repository, pairs: Collection[tuple[str, str]]) -> dict[tuple[str, str], int]:
-    """Return at how many paths the trees of each pair differ, without directories.
-
-    One process compares all pairs.
-
-    Args:
-        pairs: oids of trees; "" for the empty tree.
-
-    Raises:
-        GitError: a tree is missing.
-    """
+    """Return at how many paths the trees of each pair differ; "" is the empty tree."""
     if not pairs:
         return {}
-    compared = {(old, new): (old or _empty(repository), new or _empty(repository)) for old, new in pairs}
+    empty = empty_tree(repository.object_format)
+    compared = {(old, new): (old or empty, new or empty) for old, new in pairs}
     found = dict.fromkeys(compared.values(), 0)
     lines = "".join(f"{old} {new}\n" for old, new in found)
     current = ("", "")
@@ -177,6 +152,7 @@ def counts(repository: Repository, pairs: Collection[tuple[str, str]]) -> dict[t
 def _few(repository: Repository, old: str, new: str) -> list[Difference] | None:
     # As git does, with directories; None if there are too many, or git has to judge a tree.
     nothing = (b"000000", b"\0" * (len(old) // 2))
+    empty = empty_tree(repository.object_format)
     found: list[Difference] = []
     level = [(b"", old, new)]
     while level:
@@ -195,7 +171,7 @@ def _few(repository: Repository, old: str, new: str) -> list[Difference] | None:
                 steps = [(was, nothing), (nothing, now)] if is_exchanged else [(was, now)]
                 found += [_difference(above + name, *step) for step in steps]
                 if _TREE in (was[0], now[0]):
-                    before, after = (oid.hex() if mode == _TREE else _empty(repository) for mode, oid in (was, now))
+                    before, after = (oid.hex() if mode == _TREE else empty for mode, oid in (was, now))
                     below.append((above + name + b"/", before, after))
             if len(found) > _FEW:
                 return None
@@ -220,10 +196,7 @@ def _difference(path: bytes, before: tuple[bytes, bytes], after: tuple[bytes, by
 
 
 def own(repository: Repository, base: str, tree: str) -> list[str]:
-    """Return the objects of a tree that `base` lacks at the same path.
-
-    Commits of submodules are left out.
-    """
+    """Return the objects of a tree, submodules apart, that `base` lacks at the same path."""
     return [
         difference.new
         for difference in differences(repository, base, tree, with_trees=True)
@@ -241,16 +214,8 @@ def listed(data: bytes, object_format: str) -> dict[bytes, tuple[bytes, bytes]]:
     return found
 
 
-def _empty(repository: Repository) -> str:
-    return empty_tree(repository.object_format)
-
-
 def oddity(entries: Mapping[bytes, tuple[bytes, object]]) -> str:
-    """Return what git would not write into a tree, such as a path out of it; or "".
-
-    Args:
-        entries: by name, with the mode first.
-    """
+    """Return what git would not write into a tree, such as a path out of it; or ""."""
     for name, (mode, _) in entries.items():
         if name[:1] == b"." and name.lower() in _BARRED:
             return f"it has an entry named {name!r}"
@@ -265,12 +230,6 @@ class Expansion:
     A tree may name another one 256 times, and that a third one: a few fetched kilobytes may hold
     more paths than git can ever list, by `diff-tree -r`, `ls-tree -r` or a checkout. So each pair
     of trees is counted once, and common entries are skipped.
-
-    Args:
-        limits: where counting stops.
-
-    Attributes:
-        flaw: what is wrong with the first malformed tree; "" if there was none.
     """
 
     def __init__(self, repository: Repository, limits: Paths) -> None:
@@ -280,17 +239,13 @@ class Expansion:
         self._flaws: dict[str, str] = {}
         self._unread: set[str] = set()
         self._lacking: set[tuple[str, str]] = set()
-        self.flaw = ""
+        self.flaw = ""  # what is wrong with the first malformed tree
 
     def is_beyond(self, old: str, new: str) -> bool:
         """Return whether two trees differ at more paths, or deeper, than the limits allow.
 
         A missing tree has no paths: git reports it when it lists it. A malformed tree counts as
-        beyond, as it would end git together with all other requests.
-
-        Args:
-            old: oid of a tree, "" for none.
-            new: likewise.
+        beyond, as it would end git together with all other requests. "" is the empty tree.
         """
         return self._count(old, new, 0) > self._limits.count
 
@@ -326,7 +281,6 @@ class Expansion:
         return total
 
     def entries(self, tree: str) -> Entries:
-        """Return the entries of a tree; none for "", or if missing or malformed."""
         found = next(self._repository.cat_file.contents([tree])) if tree else None
         if found is None:
             if tree:

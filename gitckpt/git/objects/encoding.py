@@ -14,21 +14,14 @@ if TYPE_CHECKING:
     from typing import Protocol
 
     class Hash(Protocol):
-        """An unfinished digest, as in hashlib."""
+        def update(self, data: bytes, /) -> None: ...
 
-        def update(self, data: bytes, /) -> None:
-            """Add content."""
+        def digest(self) -> bytes: ...
 
-        def digest(self) -> bytes:
-            """Return the digest."""
-
-        def hexdigest(self) -> str:
-            """Return the digest in hexadecimal digits."""
+        def hexdigest(self) -> str: ...
 
 
-# Kind of an object that is larger than the reader's limit.
-OVERSIZED = "oversized"
-
+OVERSIZED = "oversized"  # kind of an object that is larger than the reader's limit
 
 # By format: importing one takes as long as hashing a commit, and each record hashes seven objects.
 _digests: dict[str, Callable[[bytes], Hash]] = {}
@@ -40,12 +33,11 @@ def object_id(kind: str, data: bytes, object_format: str) -> str:
 
 
 def object_hash(object_format: str, data: bytes) -> Hash:
-    """Return the hash of a repository's format, "sha1" or "sha256"."""
     return _digest(object_format)(data)
 
 
 def oid_size(object_format: str) -> int:
-    """Return the size of a raw oid in bytes."""
+    # Bytes of a raw oid.
     return 32 if object_format == "sha256" else 20
 
 
@@ -69,9 +61,7 @@ def _digest(object_format: str) -> Callable[[bytes], Hash]:
     return made
 
 
-# Mode and oid by name.
-Entries = dict[bytes, tuple[bytes, str]]
-
+Entries = dict[bytes, tuple[bytes, str]]  # mode and oid by name
 
 DIRECTORY = b"40000"
 FILE = b"100644"
@@ -80,8 +70,7 @@ LINK = b"120000"
 GITLINK = b"160000"
 FILES = (FILE, EXECUTABLE)
 _USUAL = frozenset((DIRECTORY, FILE, GITLINK, EXECUTABLE, LINK))
-# Bytes of a name in messages, as names have any length.
-_SHOWN = 60
+_SHOWN = 60  # bytes of a name in messages, as names have any length
 
 
 def _is_mode(mode: bytes) -> bool:
@@ -89,33 +78,23 @@ def _is_mode(mode: bytes) -> bool:
 
 
 class MalformedTree(ValueError):
-    """An object stored as a tree is malformed.
-
-    git stores such objects by `hash-object --literally`.
-    """
+    """An object stored as a tree is malformed, as from `hash-object --literally`."""
 
     def __init__(self, problem: str) -> None:
         super().__init__(f"a tree is malformed: {problem}")
 
 
 def encode_tree(entries: Entries) -> bytes:
-    """Return the content of a tree object."""
     return encode_raw({name: (mode, bytes.fromhex(oid)) for name, (mode, oid) in entries.items()})
 
 
 def encode_raw(entries: Mapping[bytes, tuple[bytes, bytes]]) -> bytes:
-    """Return the content of a tree object from raw oids, as in `diff.listed`."""
     ordered = sorted(entries.items(), key=lambda item: item[0] + b"/" if item[1][0] == DIRECTORY else item[0])
     return b"".join([b"%s %s\0%s" % (mode, name, oid) for name, (mode, oid) in ordered])
 
 
 def decode_tree(data: bytes, object_format: str) -> Entries:
-    """Return the entries of a tree object.
-
-    Raises:
-        MalformedTree: it is malformed. Names such as ".." are accepted: callers that write files
-            check.
-    """
+    """Return the entries of a tree; names such as ".." are accepted, so callers check."""
     size = oid_size(object_format)
     entries: Entries = {}
     at = 0
@@ -140,16 +119,14 @@ def decode_tree(data: bytes, object_format: str) -> Entries:
 
 
 def stays_within(path: bytes) -> bool:
-    """Return whether a path stays below its top; one of a fetched tree may not."""
     return {b"", b".", b".."}.isdisjoint(path.split(b"/"))
 
 
 def empty_tree(object_format: str) -> str:
-    """Return the oid of the empty tree, which every git knows."""
     return object_id("tree", b"", object_format)
 
 
 def parents(text: bytes) -> list[str]:
-    """Return the parents of a commit, given by its content."""
+    # `text`: content of a commit.
     lines = text.partition(b"\n\n")[0].split(b"\n")
     return [line[7:].decode("ascii") for line in lines if line.startswith(b"parent ")]

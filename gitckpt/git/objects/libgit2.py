@@ -25,19 +25,12 @@ if TYPE_CHECKING:
 _TURN = threading.RLock()
 
 _PORTION = 1 << 16
-# Limit of loose objects remembered as complete.
-_SOUND = 10_000
+_SOUND = 10_000  # limit of loose objects remembered as complete
 
 _NAMES = {int(kind): kind.name.lower() for kind in (ObjectType.BLOB, ObjectType.TREE, ObjectType.COMMIT, ObjectType.TAG)}
 
 
 class Libgit2(ObjectWriter):
-    """Objects of a repository, through libgit2.
-
-    Raises:
-        RepositoryError: libgit2 cannot open the repository, as with unknown `extensions.*`.
-    """
-
     def __init__(self, repository: Repository) -> None:
         try:
             self._repo = pygit2.Repository(repository.git_dir)
@@ -51,7 +44,6 @@ class Libgit2(ObjectWriter):
         self._sound: set[str] = set()
 
     def head(self) -> tuple[str, str | None]:
-        """See `Objects.head`."""
         with _TURN:
             try:
                 target = self._repo.lookup_reference("HEAD").raw_target
@@ -66,7 +58,6 @@ class Libgit2(ObjectWriter):
             return str(self._repo.head.target), branch
 
     def read(self, oids: Sequence[str], most: int | None = budget.DOCUMENT.size) -> Iterator[tuple[str, bytes] | None]:
-        """See `Objects.read`."""
         stores = alternates.stores(self._top)
         for oid in oids:
             if self._is_spoiled(oid, stores):
@@ -86,7 +77,6 @@ class Libgit2(ObjectWriter):
                 yield _NAMES[int(kind)], data
 
     def close(self) -> None:
-        """See `Objects.close`."""
         self._repo.free()
 
     def _is_spoiled(self, oid: str, stores: Sequence[str]) -> bool:

@@ -14,37 +14,23 @@ if TYPE_CHECKING:
 
 
 class Plumbing(ObjectWriter):
-    """Objects of any repository, read by git and written as loose objects."""
-
     def head(self) -> tuple[str, str | None]:
-        """See `Objects.head`."""
         branch = self._repository.head_ref().removeprefix("refs/heads/") or None
         commit = self._repository.cat_file.info("HEAD")
         return commit[0] if commit else "", branch
 
     def read(self, oids: Sequence[str], most: int | None = budget.DOCUMENT.size) -> Iterator[tuple[str, bytes] | None]:
-        """See `Objects.read`."""
         for found in self._repository.cat_file.contents(oids, most):
             yield None if found is None else (found[1], found[2])
 
     def close(self) -> None:
-        """See `Objects.close`."""
         self._repository.cat_file.close()
 
 
-# Choice of the adapter
-
-
 def open_objects(repository: Repository, adapter: str = "auto") -> Objects:
-    """Return the objects of a repository.
+    """Return the objects of a repository through "libgit2", "plumbing" or "auto".
 
-    Args:
-        adapter: "libgit2", "plumbing", or "auto": libgit2 if it can open the repository, else
-            plumbing.
-
-    Raises:
-        RepositoryError: libgit2 was requested and cannot open the repository.
-        UsageError: there is no such adapter.
+    "auto" is libgit2 if it can open the repository, else plumbing.
     """
     if adapter == "plumbing":
         return Plumbing(repository)

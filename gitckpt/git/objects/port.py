@@ -17,44 +17,25 @@ if TYPE_CHECKING:
     Item = tuple[str, bytes]
 
     class Objects(Protocol):
-        """Objects of a repository, as an adapter provides them."""
-
         def head(self) -> tuple[str, str | None]:
-            """Return the commit and the short branch name of HEAD.
-
-            The commit is "" on an unborn branch; the name is None when detached.
-            """
+            """Return commit ("" if unborn) and short branch name (None if detached) of HEAD."""
 
         def read(self, oids: Sequence[str], most: int | None = budget.DOCUMENT.size) -> Iterator[tuple[str, bytes] | None]:
             """Yield kind and content for each oid, in order; None if missing or damaged.
 
-            Args:
-                most: largest size in bytes; a larger object is not read and has the kind
-                    `encoding.OVERSIZED`. None for any size, as for the user's files.
+            An object above `most` bytes is not read and has the kind `encoding.OVERSIZED`.
             """
 
         def write(self, items: Sequence[Item], *, flushed: bool = True) -> list[str]:
-            """Write objects and return their oids.
+            """Write objects, referenced ones first, and return their oids.
 
-            Args:
-                items: kind ("blob", "tree", "commit") and content; referenced objects come first.
-                flushed: whether to flush them; otherwise call `flush` before a ref reaches them.
-
-            Raises:
-                GitError: they could not be written.
-                CkptError: the disk reports an error.
+            Unless `flushed`, call `flush` before a ref reaches them.
             """
 
         def flush(self, oids: Iterable[str] = (), paths: Iterable[str] = ()) -> None:
             """Wait until unflushed objects are on the disk, with their names.
 
-            Args:
-                oids: further objects to flush, written by git.
-                paths: further files and directories.
-
-            Raises:
-                CkptError: the disk reports an error.
+            `oids` and `paths` are further objects, written by git, and files and directories.
             """
 
-        def close(self) -> None:
-            """Release processes and files."""
+        def close(self) -> None: ...

@@ -16,17 +16,14 @@ if TYPE_CHECKING:
     from gitckpt.git.objects.port import Item
     from gitckpt.git.repository import Repository
 
-
 # Loose objects
-
 
 _TRIES = 10
 # Mode bits of `objects` in a shared repository (core.sharedRepository): git makes each directory
 # writable for the group, and new ones inherit it.
 _SHARED = 0o2022
 
-# git's own compression level for loose objects.
-_LEVEL = 1
+_LEVEL = 1  # git's own for loose objects
 
 # Up to this size, a small window and tables suffice (zlib's `windowBits` and `memLevel`): clearing
 # large ones takes twice as long as compressing a document. Readers may use a larger window.
@@ -34,11 +31,7 @@ _SMALL, _WINDOW, _MEMORY = 8 << 10, 13, 6
 
 
 def write(repository: Repository, items: Sequence[Item], oids: Sequence[str]) -> None:
-    """Write loose objects without flushing them; each one appears as a whole.
-
-    Raises:
-        GitError: one cannot be written.
-    """
+    """Write loose objects without flushing them; each one appears as a whole."""
     top = os.path.join(repository.common_dir, "objects")
     try:
         mode = os.stat(top).st_mode
@@ -105,20 +98,13 @@ def _discard(path: str) -> None:
 
 # Packs of whole objects and their indexes (gitformat-pack(5), both version 2)
 
-
 _KINDS = {"commit": 1, "tree": 2, "blob": 3}
 _PACK_TRIES = 10
 _FAR = 1 << 31  # larger offsets go into a separate table
 
 
 def encode(objects: Sequence[Item], object_format: str, level: int = 0) -> tuple[bytes, list[tuple[int, int]]]:
-    """Return a pack of whole objects, with offset and CRC-32 of each entry.
-
-    Args:
-        objects: without duplicates.
-        object_format: "sha1" or "sha256".
-        level: compression level of zlib.
-    """
+    """Return a pack of distinct whole objects, with offset and CRC-32 of each entry."""
     parts = [b"PACK" + (2).to_bytes(4, "big") + len(objects).to_bytes(4, "big")]
     places: list[tuple[int, int]] = []
     offset = len(parts[0])
@@ -139,15 +125,7 @@ def encode(objects: Sequence[Item], object_format: str, level: int = 0) -> tuple
 
 
 def write_pack(repository: Repository, items: Sequence[Item]) -> None:
-    """Write objects, whether they exist or not, as a pack, flushed to the disk.
-
-    Args:
-        items: at least one.
-
-    Raises:
-        GitError: it cannot be written.
-        CkptError: the disk reports an error.
-    """
+    """Write objects, whether they exist or not, as a pack, flushed to the disk."""
     objects = {object_id(kind, data, repository.object_format): (kind, data) for kind, data in items}
     data, places = encode(list(objects.values()), repository.object_format, level=-1)
     index = _index(dict(zip(objects, places, strict=True)), data, repository.object_format)
@@ -205,9 +183,7 @@ def _index(places: dict[str, tuple[int, int]], pack: bytes, object_format: str) 
 
 # The writer of both adapters
 
-
-# From this number of objects on, write a pack: each loose one costs a file, and the next `git gc
-# --auto` would pack them.
+# From this number of objects on, write a pack, as the next `git gc --auto` would.
 _PACKED_FROM = 5000
 
 
@@ -219,7 +195,6 @@ class ObjectWriter:
         self._unflushed: dict[str, None] = {}
 
     def write(self, items: Sequence[Item], *, flushed: bool = True) -> list[str]:
-        """See `Objects.write`."""
         if not items:
             return []
         oids = [object_id(kind, data, self._repository.object_format) for kind, data in items]
@@ -233,9 +208,7 @@ class ObjectWriter:
         return oids
 
     def flush(self, oids: Iterable[str] = (), paths: Iterable[str] = ()) -> None:
-        """See `Objects.flush`."""
-        # Another thread may flush at the same time: what it wrote stays listed until it is on the
-        # disk.
+        # Another thread may flush at the same time: its objects stay listed until they are on disk.
         own = list(self._unflushed)
         fsync.flush([*fsync.object_paths(self._repository.common_dir, [*own, *oids]), *paths])
         for oid in own:
