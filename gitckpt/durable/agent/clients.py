@@ -159,7 +159,6 @@ def tool_line(name: str, what: str) -> str:
 
 
 def telling(inputs: object) -> str:
-    """Return the most descriptive input of a tool."""
     found = table(inputs)
     return next((text for text in (sound(found.get(key)) for key in _TELLING) if text), "")
 
@@ -554,8 +553,7 @@ _MILLION = 1_000_000
 
 @dataclass(frozen=True, slots=True)
 class Price:
-    """The price of a million tokens, in US dollars."""
-
+    # US dollars for a million tokens.
     input: float
     output: float
     cached_input: float | None = None  # None: the same as `input`
@@ -569,8 +567,6 @@ class Price:
 
 @dataclass(frozen=True, slots=True)
 class Client:
-    """A way to call an agent."""
-
     name: str
     command: str
     prompt: str = STDIN  # one of PROMPTS

@@ -89,7 +89,6 @@ def read_plan(context: Context) -> Ended:
 
 
 def generate_branch(context: Context) -> Ended:
-    """Name the branch after the plan; store it as `branch`."""
     run = context.run
     branch = f"forge/{slug(str(run.state.get('plan_path', '')))}"
     run.state["branch"] = branch

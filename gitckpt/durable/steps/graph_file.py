@@ -199,7 +199,6 @@ def _step(table: Table, names: Sequence[str], following: str) -> StepDefinition:
 
 
 def _names_differ(graph: Table, tables: Sequence[Table], names: Sequence[str], aliases: dict[str, str]) -> None:
-    """Report ambiguous names and aliases, and aliases of unknown steps."""
     taken: dict[str, str] = {folded(word): word for word in (COMPLETE, NOT_STARTED)}
     for table, name in zip(tables, names, strict=True):
         if name and folded(name) in taken and folded(name) != folded(COMPLETE) and folded(name) != folded(NOT_STARTED):

@@ -38,8 +38,6 @@ _MESSAGE = 300
 
 @dataclass(frozen=True, slots=True)
 class ReportPlace:
-    """The run that a report belongs to."""
-
     run: str | None  # None if the report starts a run for the track
     track: str | None = None  # None if the caller named none
     by_track: bool = False  # the track determined the run
@@ -290,7 +288,6 @@ class StepEvent:
 
 
 def read_history(store: Checkpoints, run: str) -> list[StepEvent]:
-    """Return the reports of a run, oldest first."""
     entries = [entry for entry in reversed(heads.chain(store.index, store.repository, run)) if entry.trigger == STEP]
     found = []
     for entry, content in zip(entries, store.objects.read([entry.oid for entry in entries]), strict=True):

@@ -40,8 +40,6 @@ class OutOfOrder(UsageError):
 
 @dataclass(frozen=True, slots=True)
 class StepPosition:
-    """The step that a run is at."""
-
     step: str  # COMPLETE if nothing is left to do
     status: str  # one of STATUSES
     known: bool = True  # the graph has the step; foreign state files may name any

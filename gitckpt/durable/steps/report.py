@@ -272,8 +272,6 @@ _OID = re.compile(r"[0-9a-f]{7,64}")
 
 @dataclass(frozen=True, slots=True)
 class PlanTask:
-    """A task of a plan."""
-
     id: str | None  # its number, such as "2.3"
     title: str
     mark: str  # the character in its brackets

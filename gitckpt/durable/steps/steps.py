@@ -45,7 +45,6 @@ def status_of(here: StepPosition, name: str, record: Mapping[str, Any]) -> str:
 
 
 def document(graph: Graph, newest: Checkpoint, events: Sequence[StepEvent] | None) -> dict[str, Any]:
-    """Return the JSON document of `git ckpt step show --json`."""
     state = newest.state
     here, loop = machine.position(graph, state), machine.loop_of(state)
     found: dict[str, Any] = {

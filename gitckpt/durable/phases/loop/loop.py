@@ -146,7 +146,6 @@ def statuses(said: bytes) -> Mapping[str, str]:
 
 
 def issue_command(line: str, call: Call) -> Standing:
-    """Run a command; exit code 0 says that all issues are done."""
     outcome = call(line)
     if outcome.ended_by == EXIT and outcome.code == 0:
         return Standing((), ())

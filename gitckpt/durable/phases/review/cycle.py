@@ -73,8 +73,6 @@ _SAME = 0.8  # two descriptions with this likeness are taken as equal
 
 @dataclass(frozen=True, slots=True)
 class Signs:
-    """Signs that a review makes no progress."""
-
     repeats: int = 0  # consecutive cycles in which the same filter failed
     overlap: float = 0.0  # fraction of the findings that resemble earlier ones, 0 to 1
     burn: float = 0.0  # cost of a cycle as a multiple of its even share of the budget
@@ -164,8 +162,6 @@ class Asks(Protocol):
 
 
 class Journal(Protocol):
-    """Stores the state of a review: a run."""
-
     state: dict[str, Any]  # JSON values; a later attempt starts from them
 
     @property
@@ -202,8 +198,6 @@ class ReviewOptions:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """The result of a review."""
-
     approved: bool
     cycles: int
     total_cost_usd: float

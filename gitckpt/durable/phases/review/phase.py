@@ -28,7 +28,6 @@ _REFACTORING = "refactoring"  # a file of the run with the changed task
 
 
 def carry_out(context: Context) -> Ended:
-    """Let coder and reviewer work until the reviewer approves."""
     options = read(context.option)
     timeout = _agent_timeout(context.option)
     _settle_force(context, options)
