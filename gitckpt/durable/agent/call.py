@@ -20,7 +20,6 @@ from gitckpt.store import secrets
 
 # Readers of client output.
 
-
 # A longer message, in bytes, counts as text.
 LINE = 16 << 20
 
@@ -29,54 +28,35 @@ _OBJECTS = (b'{"', b"[{")
 
 @dataclass(frozen=True, slots=True)
 class AgentReport:
-    """The report of a client about a call.
+    """The report of a client about a call."""
 
-    Attributes:
-        text: the answer, or the agent's last words without a final message, or all output without
-            messages. The last `KEPT` characters, without NUL and lone surrogates.
-        session: the id of the conversation; None if missing or malformed.
-        cost_usd: None if unknown.
-        is_error: whether the client reports a failure.
-        error: the reason, on one line.
-        complete: whether the final message came. Plain text is always complete.
-        structured: whether a message came or began.
-        worked: whether the agent did or said anything.
-        tokens: "input", "output" and "cached" (part of the input); empty if unknown.
-        denied: denied actions, one per line.
-    """
-
+    # The answer; without a final message the last words, without messages all output.
+    # The last `KEPT` characters, without NUL and lone surrogates.
     text: str
-    session: str | None = None
-    cost_usd: float | None = None
+    session: str | None = None  # id of the conversation; None if missing or malformed
+    cost_usd: float | None = None  # None if unknown
     is_error: bool = False
-    error: str | None = None
-    complete: bool = True
-    structured: bool = False
-    worked: bool = False
+    error: str | None = None  # on one line
+    complete: bool = True  # the final message came; always true for plain text
+    structured: bool = False  # a message came or began
+    worked: bool = False  # the agent did or said anything
+    # "input", "output" and "cached" (part of the input); empty if unknown
     tokens: Mapping[str, int] = field(default_factory=dict)
-    denied: tuple[str, ...] = ()
+    denied: tuple[str, ...] = ()  # denied actions
 
 
 class MessageReader(Protocol):
-    """Reads output in chunks of any size.
+    """Reads output in chunks of any size; `feed` returns the text to show."""
 
-    Attributes:
-        rest: text to show after `close`, in addition to that of `feed`.
-        retries: whether the last message only announces a retry of the client.
-    """
+    rest: str  # text to show after `close`, in addition to that of `feed`
+    retries: bool  # the last message only announces a retry of the client
 
-    rest: str
-    retries: bool
+    def feed(self, chunk: bytes) -> str: ...
 
-    def feed(self, chunk: bytes) -> str:
-        """Read a chunk; return the text to show."""
-
-    def close(self) -> AgentReport:
-        """Return the report at the end of the output."""
+    def close(self) -> AgentReport: ...
 
 
 def report_reader(name: str) -> MessageReader:
-    """Return the reader of a client format, one of `FORMATS`."""
     if name == clients.NAME:
         return _Aider()
     return _Messages(DIALECTS[name]()) if name in DIALECTS else _Text()
@@ -218,7 +198,6 @@ def _parsed(text: bytes) -> list[dict[str, object]]:
 
 # Transcripts: raw output in files of bounded number and size, on disk from the first byte.
 
-
 FIRST = 1 << 20  # bytes kept of the start of a longer output
 # Bytes kept of the end of a longer output.
 LAST = 15 << 20
@@ -231,10 +210,7 @@ _LINE = 100
 
 
 def set_aside(path: str) -> None:
-    """Number the transcript of the last call and remove the oldest surplus ones.
-
-    `agent.log` becomes `agent-1.log`, the next one `agent-2.log`.
-    """
+    """Rename the last transcript to `agent-N.log`; remove the oldest surplus ones."""
     directory, (stem, ending) = os.path.dirname(path), os.path.splitext(os.path.basename(path))
     if not os.path.isfile(path):
         return
@@ -255,10 +231,7 @@ def set_aside(path: str) -> None:
 
 
 class Transcript:
-    """The file with the raw output of a call. All methods may raise CkptError.
-
-    While open, it may have up to twice its final size. An existing file is overwritten.
-    """
+    """The file with the raw output of a call; while open, up to twice its final size."""
 
     def __init__(self, path: str) -> None:
         self.path = path
@@ -271,7 +244,6 @@ class Transcript:
             raise self._failure(error) from None
 
     def add(self, chunk: bytes) -> None:
-        """Append a chunk."""
         try:
             view = memoryview(chunk)
             while view:
@@ -331,7 +303,6 @@ class Transcript:
 
 # Calls.
 
-
 PROMPT, LOG = "prompt", "agent.log"
 # Bytes of a prompt as an argument; systems allow 128 KiB for one.
 MAX_ARGUMENT = 100_000
@@ -341,42 +312,29 @@ _BRIEF = 2000
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """The outcome of a call, with secrets masked.
-
-    Attributes:
-        code: exit code of the client; a negated signal number if a signal ended it.
-        ended_by: EXIT (itself), TIMEOUT, IDLE_TIMEOUT or DEADLINE of `command.execution`.
-        tail: the end of the shown text, at most `execution.TAIL_BYTES`.
-        seconds: the duration.
-        log: path of the raw output.
-        resumed: whether the call continued the requested conversation.
-        client: the name of the client.
-        patience: the limits of the call.
-    """
+    """The outcome of a call, with secrets masked."""
 
     report: AgentReport
-    code: int
-    ended_by: str
-    tail: str
+    code: int  # a negated signal number if a signal ended the client
+    ended_by: str  # EXIT (itself), TIMEOUT, IDLE_TIMEOUT or DEADLINE of `command.execution`
+    tail: str  # the end of the shown text, at most `execution.TAIL_BYTES`
     seconds: float
-    log: str
-    resumed: bool
+    log: str  # path of the raw output
+    resumed: bool  # the call continued the requested conversation
     client: str
     patience: Patience
 
     @property
     def said(self) -> str:
-        """Return the shown text without colors."""
         return uncolored(self.tail)
 
     @property
     def ok(self) -> bool:
-        """Return whether the client succeeded, including its final message."""
         return not self.problem
 
     @property
     def problem(self) -> str:
-        """Return the failure as a sentence, or ""."""
+        """Return the failure as a sentence; "" without one."""
         if self.ended_by == execution.DEADLINE:
             return f"{self.client} was ended: the run took longer than it may"
         if self.ended_by == execution.TIMEOUT:
@@ -394,14 +352,7 @@ class Answer:
 
 
 class Agent:
-    """An agent that can be asked repeatedly.
-
-    Args:
-        directory: where the client runs.
-        env: its whole environment.
-        watchdog: kills the agent if this process is killed.
-        files: a directory for prompt and output; created if missing.
-    """
+    """A client with its whole environment; `files` gets prompt and raw output."""
 
     def __init__(self, client: Client, directory: str, env: Mapping[str, str], watchdog: Watchdog, files: str) -> None:
         self.client = client
@@ -424,20 +375,12 @@ class Agent:
         """Ask a question and wait for the answer, which includes failures of the agent.
 
         Args:
-            session: the conversation to continue, if possible. If the client does not know it, a
-                new
-                one begins.
+            session: the conversation to continue. If the client does not know it, a new one begins.
             patience: its `left` covers a second call, too; its other limits apply to each call.
-            output: receives the text to show: the agent's words, and a line for each tool use.
             tick: receives the seconds since the start, about once a second; its exceptions end the
                 agent and propagate.
             log: path of the raw output below `files`; an earlier one is renamed by `set_aside`.
             budget: limit in US dollars, for clients that support it.
-
-        Raises:
-            UsageError: the prompt contains NUL or is too long for an argument.
-            WorktreeError: the directory is missing or cannot be entered.
-            CkptError: a file cannot be written or the client cannot be started.
         """
         path = self._write(prompt)
         known = session_id(session) if self.client.resume else None
@@ -548,7 +491,6 @@ def _masked(report: AgentReport) -> AgentReport:
 
 # Kinds of failures, by the output of clients, which is not a stable interface.
 
-
 # Needs a person; works again later; may work at once; unknown cause.
 FATAL, LIMITED, TRANSIENT, OTHER = "fatal", "limited", "transient", "other"
 
@@ -601,24 +543,15 @@ LONGEST_TOLD = 24 * 3600.0
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """A failure of a client.
-
-    Attributes:
-        kind: `FATAL`, `LIMITED`, `TRANSIENT` or `OTHER`.
-        wait: the wait that the client names, in seconds.
-    """
-
-    kind: str
-    wait: float | None = None
+    kind: str  # FATAL, LIMITED, TRANSIENT or OTHER
+    wait: float | None = None  # the wait that the client names, in seconds
 
 
 def classify(answer: Answer, now: float) -> Failure | None:
     """Return the kind of failure; None for success or an end from outside.
 
     If the agent did any work, another call counts as an ordinary attempt, except after a limit.
-
-    Args:
-        now: in seconds since the epoch.
+    `now` is in seconds since the epoch.
     """
     if not answer.problem:
         return None
@@ -661,12 +594,10 @@ def _wait(said: str, now: float) -> float | None:
 
 
 def pause(told: float | None, times: int) -> float:
-    """Return the wait in seconds after several limits in a row.
+    """Return the wait in seconds after `times` limits in a row.
 
-    Args:
-        told: the wait that the client names, in seconds. It is honored, but at least a second,
-            doubled each time up to `FIRST_WAIT`: a client may name milliseconds again and again.
-        times: the number of limits in a row.
+    The wait that the client names (`told`) is honored, but at least a second, doubled each time up
+    to `FIRST_WAIT`: a client may name milliseconds again and again.
     """
     doubled = 2.0 ** min(max(times - 1, 0), _DOUBLINGS)
     return min(FIRST_WAIT * doubled, LONGEST_WAIT) if told is None else max(told, min(doubled, FIRST_WAIT))

@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 
 # Common parts.
 
-
 # Characters kept of a text: the last ones.
 KEPT = 1 << 20
 
@@ -51,7 +50,6 @@ class Kept:
         self._size = 0
 
     def add(self, text: str) -> None:
-        """Append a text."""
         self._parts.append(text)
         self._size += len(text)
         if self._size > 2 * KEPT:
@@ -59,39 +57,21 @@ class Kept:
             self._size = KEPT
 
     def text(self) -> str:
-        """Return the kept characters."""
         return "".join(self._parts)[-KEPT:]
 
     def clear(self) -> None:
-        """Discard everything."""
         self._parts, self._size = [], 0
 
 
 class Dialect(ABC):
-    """The command line and messages of a client.
-
-    Attributes:
-        name: of the client, its program and its format.
-        command: the default shell command.
-        resume: options that continue the conversation `SESSION`.
-        conversations: the client's words for a conversation, in "not found" errors.
-        prompt: "stdin", or "argument" for its last argument.
-        budget: the option for a limit in US dollars; "" without one.
-        tells_cost: whether the client reports costs.
-        error: the last error; the client may have recovered unless `is_error`.
-        complete: whether the final message came.
-        worked: whether the agent did or said anything.
-        tokens: "input", "output" and "cached" (part of the input); empty if unknown.
-        denied: denied actions, one per line.
-        retries: whether the last message only announces a retry of the client.
-    """
+    """The command line and messages of a client; `name` is also the program and format."""
 
     name: ClassVar[str]
     command: ClassVar[str]
-    resume: ClassVar[str]
-    conversations: ClassVar[Sequence[str]]
-    prompt: ClassVar[str] = "stdin"
-    budget: ClassVar[str] = ""
+    resume: ClassVar[str]  # options that continue the conversation `SESSION`
+    conversations: ClassVar[Sequence[str]]  # the client's words for one, in "not found" errors
+    prompt: ClassVar[str] = "stdin"  # or "argument" for its last argument
+    budget: ClassVar[str] = ""  # the option for a limit in US dollars; "" without one
     tells_cost: ClassVar[bool] = False
 
     def __init__(self) -> None:
@@ -99,20 +79,15 @@ class Dialect(ABC):
         self.session: str | None = None
         self.cost_usd: float | None = None
         self.is_error = False
-        self.error: str | None = None
-        self.complete = False
-        self.worked = False
-        self.tokens: dict[str, int] = {}
+        self.error: str | None = None  # the client may have recovered unless `is_error`
+        self.complete = False  # the final message came
+        self.worked = False  # the agent did or said anything
+        self.tokens: dict[str, int] = {}  # as in `AgentReport`
         self.denied: list[str] = []
-        self.retries = False
+        self.retries = False  # the last message only announces a retry of the client
 
     def count(self, usage: Mapping[str, object], kinds: Mapping[str, str]) -> None:
-        """Add token counts.
-
-        Args:
-            usage: counts by the client's words.
-            kinds: the client's word → "input", "output" or "cached".
-        """
+        """Add token counts; `kinds` maps the client's words to those of `tokens`."""
         for word, kind in kinds.items():
             number = usage.get(word)
             if type(number) is int and 0 <= number <= _HIGHEST:
@@ -131,20 +106,8 @@ class Dialect(ABC):
 
 
 def session_id(value: object) -> str | None:
-    """Return a conversation id if it is well-formed, or None.
-
-    Ids come from the output of an agent and go into a shell command.
-    """
+    """Return a well-formed conversation id or None; ids go into a shell command."""
     return value if isinstance(value, str) and _SESSION_ID.fullmatch(value) else None
-
-
-def does_not_know(conversations: Sequence[str], said: str) -> bool:
-    """Return whether a client says that a conversation does not exist.
-
-    Args:
-        conversations: its words for a conversation.
-    """
-    return _unknown(tuple(conversations)).search(said) is not None
 
 
 @functools.cache
@@ -156,7 +119,6 @@ def _unknown(conversations: tuple[str, ...]) -> re.Pattern[str]:
 
 
 def cost(value: object) -> float | None:
-    """Return an amount of money; None if it is not one."""
     is_number = type(value) in (int, float)
     return float(value) if is_number and 0 <= value <= _HIGHEST else None  # type: ignore[operator, arg-type]
 
@@ -169,23 +131,19 @@ def sound(value: object) -> str:
 
 
 def uncolored(text: str) -> str:
-    """Return a text without terminal colors."""
     return _COLORS.sub("", text)
 
 
 def one_line(text: str, limit: int = _SHOWN) -> str:
-    """Return a text on one line, cut to a limit."""
     line = " ".join(text[: 4 * limit].split()).translate(_CONTROL)
     return line if len(line) <= limit else line[: limit - 1] + "…"
 
 
 def table(value: object) -> Mapping[str, object]:
-    """Return a table; an empty one for other values."""
     return value if isinstance(value, dict) else {}
 
 
 def lines(text: str) -> str:
-    """Return a text without control characters, ending in a newline."""
     shown = text.translate(_CONTROL)
     return shown if not shown or shown.endswith("\n") else shown + "\n"
 
@@ -196,19 +154,16 @@ def words(text: str) -> str:
 
 
 def tool_line(name: str, what: str) -> str:
-    """Return the line that shows the use of a tool."""
     said = one_line(": ".join(filter(None, (name, what))))
     return f"→ {said}\n" if said else ""
 
 
 def telling(inputs: object) -> str:
-    """Return the most descriptive input of a tool."""
     found = table(inputs)
     return next((text for text in (sound(found.get(key)) for key in _TELLING) if text), "")
 
 
 # aider. It prints text for people, and commits its changes itself.
-
 
 NAME = "aider"
 # The prompt is the argument of `--message`.
@@ -219,11 +174,6 @@ _USAGE = re.compile(r"^Tokens: ([\d.,]+)([kM]?) sent,(?: [\d.,kM]+ cache (?:writ
 _COST = re.compile(r"\$(\d{1,6}(?:\.\d{1,9})?) message")
 _UNITS = {"": 1, "k": 1000, "M": 1_000_000}
 _FAILED = re.compile(r"^(litellm\.\w*Error: .+)$", re.MULTILINE)
-
-
-def takes_argument(words: Sequence[str]) -> bool:
-    """Return whether a command ends with the option for the prompt."""
-    return bool(words) and words[-1] in _MESSAGE
 
 
 def usage(said: str) -> tuple[dict[str, int], float | None]:
@@ -239,10 +189,7 @@ def usage(said: str) -> tuple[dict[str, int], float | None]:
 
 
 def failure(said: str) -> str | None:
-    """Return why the model did not answer, or None.
-
-    aider exits with 0 either way.
-    """
+    """Return why the model did not answer, or None; aider exits with 0 either way."""
     failures = list(_FAILED.finditer(said))
     return failures[-1][1] if failures and _USAGE.search(said, failures[-1].end()) is None else None
 
@@ -254,8 +201,7 @@ def _count(number: str, scale: str) -> int:
         return 0
 
 
-# Claude Code.
-
+# Claude Code: `--output-format json` and `stream-json`.
 
 _KINDS = ("system", "assistant", "user", "result", "stream_event")
 _ERRORS = {
@@ -263,7 +209,6 @@ _ERRORS = {
     "error_max_budget_usd": "it reached its limit of costs",
     "error_during_execution": "an error during execution",
 }
-
 
 _TOKENS = {
     "input_tokens": "input",
@@ -276,8 +221,6 @@ _SYNTHETIC = "<synthetic>"
 
 
 class Claude(Dialect):
-    """Claude Code, `--output-format json` and `stream-json`."""
-
     name = "claude"
     command = "claude -p --output-format stream-json --verbose"
     resume = f"--resume {SESSION}"
@@ -286,7 +229,6 @@ class Claude(Dialect):
     conversations = ("conversation", "session")  # No conversation found with session ID: …
 
     def take(self, message: Mapping[str, object]) -> str | None:
-        """See `Dialect.take`."""
         kind = message.get("type")
         if kind not in _KINDS and "session_id" not in message:
             return None
@@ -351,16 +293,13 @@ def _block(block: Mapping[str, object]) -> str:
     return lines(sound(block.get("text"))) if block.get("type") == "text" else ""
 
 
-# Codex.
-
+# Codex: `codex exec --json`.
 
 _CODEX_KINDS = ("thread.", "turn.", "item.")
 _JSON = ("--json", "--experimental-json")
 
 
 class Codex(Dialect):
-    """Codex, `codex exec --json`."""
-
     name = "codex"
     command = "codex exec --json -"
     resume = f"resume {SESSION}"
@@ -368,11 +307,9 @@ class Codex(Dialect):
 
     @staticmethod
     def asks_for_messages(options: Sequence[str]) -> bool:
-        """Return whether the options make Codex print messages."""
         return any(option in _JSON for option in options)
 
     def take(self, message: Mapping[str, object]) -> str | None:
-        """See `Dialect.take`."""
         kind = message.get("type")
         if not isinstance(kind, str) or not (kind == "error" or kind.startswith(_CODEX_KINDS)):
             return None
@@ -421,16 +358,13 @@ def _exit_code(code: object) -> str:
     return f"  exit code {code}\n" if type(code) is int and 0 < abs(code) < 1000 else ""
 
 
-# Gemini CLI.
-
+# Gemini CLI: `--output-format json` and `stream-json`.
 
 _GEMINI_TOKENS = {"prompt": "input", "candidates": "output", "thoughts": "output", "cached": "cached"}
 _GEMINI_KINDS = ("init", "message", "tool_use", "tool_result", "error", "result")
 
 
 class Gemini(Dialect):
-    """Gemini CLI, `--output-format json` and `stream-json`."""
-
     name = "gemini"
     command = "gemini --output-format json"
     resume = f"--resume {SESSION}"
@@ -442,7 +376,6 @@ class Gemini(Dialect):
         self._line_is_open = False
 
     def take(self, message: Mapping[str, object]) -> str | None:
-        """See `Dialect.take`."""
         kind = message.get("type")
         is_whole = kind is None and (isinstance(message.get("response"), str) or isinstance(message.get("error"), dict))
         if not is_whole and kind not in _GEMINI_KINDS:
@@ -497,15 +430,12 @@ class Gemini(Dialect):
         self.error = one_line(sound(table(error).get("message")), ERROR) or None if failed else None
 
 
-# opencode.
-
+# opencode: `run --format json`.
 
 _OPENCODE_KINDS = ("text", "tool_use", "tool", "step_start", "step_finish", "error", "reasoning")
 
 
 class OpenCode(Dialect):
-    """opencode, `run --format json`."""
-
     name = "opencode"
     command = "opencode run --format json"
     resume = f"--session {SESSION}"
@@ -519,12 +449,10 @@ class OpenCode(Dialect):
 
     @staticmethod
     def asks_for_messages(options: Sequence[str]) -> bool:
-        """Return whether the options make opencode print messages."""
         pairs = zip(options, [*options, ""][1:], strict=True)
         return any((option == "--format" and after == "json") or option == "--format=json" for option, after in pairs)
 
     def take(self, message: Mapping[str, object]) -> str | None:
-        """See `Dialect.take`."""
         kind = message.get("type")
         if kind not in _OPENCODE_KINDS:
             return None
@@ -569,7 +497,6 @@ class OpenCode(Dialect):
 
 # Plain text of any other command: all of it is the answer.
 
-
 # The format of clients without messages.
 TEXT = "text"
 
@@ -586,18 +513,15 @@ class PlainText:
 
     @property
     def text(self) -> str:
-        """Return the last `KEPT` characters."""
         return sound(self._kept.text())
 
     def feed(self, chunk: bytes, *, final: bool = False) -> str:
-        """Decode and keep a chunk; return its text."""
         text = self._decoder.decode(chunk, final)
         self._kept.add(text)
         return text
 
 
 # Clients: command, prompt, output format and resumption.
-
 
 STDIN, ARGUMENT = "stdin", "argument"
 # Standard input, or the last argument.
@@ -623,25 +547,18 @@ _OF_THE_SHELL = frozenset(
     )
 )
 
-
 _MOST_USD, _LEAST_USD = 1_000_000.0, 0.0001
 _MILLION = 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
 class Price:
-    """The price of a million tokens, in US dollars.
-
-    Attributes:
-        cached_input: None: the same as `input`.
-    """
-
+    # US dollars for a million tokens.
     input: float
     output: float
-    cached_input: float | None = None
+    cached_input: float | None = None  # None: the same as `input`
 
     def of(self, tokens: Mapping[str, int]) -> float:
-        """Return the cost of tokens (see `AgentReport.tokens`), in US dollars."""
         cached = min(tokens.get("cached", 0), tokens.get("input", 0))
         fresh = tokens.get("input", 0) - cached
         known = self.input if self.cached_input is None else self.cached_input
@@ -650,37 +567,21 @@ class Price:
 
 @dataclass(frozen=True, slots=True)
 class Client:
-    """A way to call an agent.
-
-    Attributes:
-        prompt: one of `PROMPTS`.
-        format: one of `FORMATS`.
-        resume: options that continue a conversation, with `{session}` for its id. They go to the
-            end of the command, before a final `-`.
-        price: None if unknown.
-    """
-
     name: str
     command: str
-    prompt: str = STDIN
-    format: str = TEXT
+    prompt: str = STDIN  # one of PROMPTS
+    format: str = TEXT  # one of FORMATS
+    # Options that continue a conversation, with `{session}` for its id. They go to the end of the
+    # command, before a final `-`.
     resume: str | None = None
     price: Price | None = None
 
     @property
     def tells_cost(self) -> bool:
-        """Return whether the cost of a call will be known."""
         return self.price is not None or (self.format in DIALECTS and DIALECTS[self.format].tells_cost)
 
     def line(self, prompt: str, session: str | None = None, budget: float | None = None) -> str:
-        """Return the shell command of a call.
-
-        Args:
-            prompt: path of the prompt file.
-            session: the conversation to continue; ignored without `resume`.
-            budget: limit in US dollars; ignored if the program has no option for it, or the command
-                has it already.
-        """
+        """Return the shell command of a call; options that the client lacks are left out."""
         command = self.command.strip()
         added = []
         if session is not None and self.resume is not None:
@@ -697,10 +598,7 @@ class Client:
         return f"exec <{shlex.quote(prompt)} || exit 125\n{command}"
 
     def missing(self, env: Mapping[str, str], directory: str) -> str | None:
-        """Return the program of the command if it is not installed, or None.
-
-        Also None if only the shell can tell.
-        """
+        """Return the program if it is not installed; None also if only the shell can tell."""
         import shutil  # only needed before the first call
 
         word = self.command.split(maxsplit=1)[0]
@@ -710,9 +608,9 @@ class Client:
         return None if found else word
 
     def does_not_know(self, said: str) -> bool:
-        """Return whether an output says that the conversation does not exist."""
         dialect = DIALECTS.get(self.format)
-        return does_not_know(dialect.conversations if dialect is not None else CONVERSATIONS, said)
+        conversations = dialect.conversations if dialect is not None else CONVERSATIONS
+        return _unknown(tuple(conversations)).search(said) is not None
 
 
 BUILT_IN = {name: Client(name, dialect.command, dialect.prompt, name, dialect.resume) for name, dialect in DIALECTS.items()}
@@ -723,13 +621,7 @@ def client_of(text: str, configured: Mapping[str, Client]) -> Client:
     """Return the client with a name, or one for a shell command.
 
     A command that makes a known program print JSON messages gets that program's format and resume
-    options. Any other prints plain text.
-
-    Args:
-        configured: the clients in `gitckpt.toml`; they have precedence.
-
-    Raises:
-        UsageError: the text is empty or contains NUL.
+    options; any other prints plain text. `configured` (`gitckpt.toml`) has precedence.
     """
     name = text.strip()
     if not name or "\0" in name:
@@ -742,11 +634,7 @@ def client_of(text: str, configured: Mapping[str, Client]) -> Client:
 
 
 def redefinition(name: str, configured: Mapping[str, Client]) -> str | None:
-    """Return a line that says how a file redefines a known agent, or None.
-
-    Args:
-        configured: the clients in `gitckpt.toml`.
-    """
+    """Return a line that says how `gitckpt.toml` redefines a known agent, or None."""
     client = configured.get(name.strip())
     if client is None or replace(client, price=None) == BUILT_IN.get(client.name):
         return None
@@ -759,11 +647,7 @@ def redefinition(name: str, configured: Mapping[str, Client]) -> str | None:
 
 
 def read_clients(path: str) -> dict[str, Client]:
-    """Return the clients in `[agents.NAME]` of a file; none if it does not exist.
-
-    Raises:
-        ConfigError: invalid TOML, or a mistake in any agent.
-    """
+    """Return the clients in `[agents.NAME]` of a file; none if it does not exist."""
     return read_file(path).each(AGENTS, "agent", _client)
 
 
@@ -803,7 +687,7 @@ def _recognized(command: str) -> Client:
     words = _words(command)
     name = os.path.basename(words[0]) if words else ""
     if name == NAME:
-        return Client(name, command, ARGUMENT if takes_argument(words) else STDIN, NAME)
+        return Client(name, command, ARGUMENT if words[-1] in _MESSAGE else STDIN, NAME)
     known = BUILT_IN.get(name) if name in DIALECTS else None
     if known is None or not DIALECTS[name].asks_for_messages(words[1:]):
         return Client(name or "the agent", command)

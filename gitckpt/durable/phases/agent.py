@@ -32,12 +32,7 @@ _RETRY_LATER, _BLOCKED = 75, 4
 
 
 def ask(context: Context) -> Ended:
-    """Call an agent with the prompt from the option `prompt`, and wait for its answer.
-
-    Raises:
-        PhaseFailed: it failed, timed out, or changed no file although it must. Subclasses: it
-            cannot be called, is blocked, asks to be retried later, or the run has to stop.
-    """
+    """Call an agent with the prompt from the option `prompt`, and wait for its answer."""
     run, phase = context.run, context.phase
     try:
         client = context.client("agent")
@@ -104,16 +99,8 @@ def unusable(answer: Answer, run: str, role: str = "agent") -> AgentUnusable:
 def patiently(run: ActiveRun, call: Callable[[], Answer], show: Callable[[str], None], role: str = "agent") -> Answer:
     """Call an agent until it answers; wait for rate limits, retry lost connections.
 
-    Args:
-        show: prints a line about the waiting.
-        role: the input that names the agent.
-
-    Returns:
-        The last answer, with the cost of all calls.
-
-    Raises:
-        AgentUnusable: no further call would be answered either.
-        Cancelled, DeadlineReached, LeaseLost: the run has to stop.
+    The last answer is returned, with the cost of all calls. `role` is the input that names the
+    agent.
     """
     limited = lost = 0
     cost = 0.0

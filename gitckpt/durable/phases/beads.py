@@ -33,11 +33,7 @@ class TrackerFailed(Exception):
 
 
 class Beads:
-    """The child issues of one issue that have a label.
-
-    Args:
-        call: runs `bd`.
-    """
+    """The child issues of an issue that have a label. Methods raise `TrackerFailed`."""
 
     def __init__(self, parent: str, label: str, call: AskBeads) -> None:
         self._parent = parent
@@ -45,11 +41,7 @@ class Beads:
         self._call = call
 
     def there(self) -> Mapping[str, str]:
-        """Return the ids of existing issues by the first word of their title.
-
-        Raises:
-            TrackerFailed: the issues cannot be listed.
-        """
+        """Return the ids of existing issues by the first word of their title."""
         said = self._ask(f"list --label {shlex.quote(self._label)}")
         issues: list[Any] = said if isinstance(said, list) else []
         found = {}
@@ -60,15 +52,7 @@ class Beads:
         return found
 
     def create(self, word: str, title: str, description: str) -> str:
-        """Create an issue and return its id.
-
-        Args:
-            word: identifies the issue; has no colon.
-            title: white space is collapsed, and a long title is cut.
-
-        Raises:
-            TrackerFailed: it was not created, or its id is unknown.
-        """
+        """Create an issue and return its id. `word` identifies the issue; it has no colon."""
         line = " ".join(title.replace("\0", " ").split())
         short = line if len(line) <= _LONGEST_TITLE else f"{line[: _LONGEST_TITLE - 1]}…"
         words = [f"{word}: {short}", "--parent", self._parent, "--type", "task", "--labels", self._label]

@@ -23,31 +23,20 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-
 _SET = re.compile(r"([^=<]*?)(:=|=|<)(.*)")
 _LARGEST = 1024 * 1024
-# In bytes. A state has at most half of that.
-_LARGEST_STATE = 64 * 1024 * 1024
-
+_LARGEST_STATE = 64 * 1024 * 1024  # bytes; a state has at most half of that
 
 # Special exit codes: EX_TEMPFAIL of sysexits.h, and "blocked" of gitckpt itself.
 RETRY_LATER, BLOCKED = 75, 4
 
 
 class CommandPhase:
-    """A phase that is a shell command."""
-
     def __init__(self, context: Context) -> None:
         self._context = context
         self._run = context.run
 
     def perform(self) -> Ended:
-        """Run the command once.
-
-        Raises:
-            PhaseFailed: it failed, timed out, or changed no file although it must. Subclasses: it
-                is blocked, asks to be retried later, or the run has to stop.
-        """
         phase = self._context.phase
         files = _Exchange(self._run, phase)
         files.prepare()
@@ -105,11 +94,9 @@ class _Exchange:
 
     @property
     def variables(self) -> dict[str, str]:
-        """Environment variables with the paths of these files."""
         return {"CKPT_STATE": self.state_path, "CKPT_SET": self.set_path, "CKPT_OUTPUT": self.output_path}
 
     def prepare(self) -> None:
-        """Write the files that the command may read."""
         run_files.make_directory(self.output_path)
         self._before = json.dumps(jsonable.plain(self._run.state), indent=2, ensure_ascii=False).encode("utf-8", "surrogatepass") + b"\n"
         for path, data in ((self.state_path, self._before), (self.set_path, b"")):
@@ -122,7 +109,6 @@ class _Exchange:
                 raise CkptError(f"cannot write {path}: {error.strerror}") from None
 
     def state(self, outcome: Ending) -> dict[str, Any]:
-        """Return the state that a successful command leaves."""
         state = self._run.state
         try:
             premises.require(self._run.files.path)
@@ -185,16 +171,7 @@ class _Exchange:
 
 
 def run(context: Context, line: str, seconds: float, *, show: bool = False, name: str = "") -> Ending:
-    """Run a command in the worktree of a run.
-
-    Args:
-        seconds: its timeout.
-        show: whether users see its output.
-        name: its name in the error; the line by default.
-
-    Raises:
-        DeadlineReached: the run has no time left.
-    """
+    """Run a command in the worktree of a run; `seconds` is its timeout."""
     outcome = execution.run_command(
         line,
         directory=context.run.path,
@@ -210,11 +187,7 @@ def run(context: Context, line: str, seconds: float, *, show: bool = False, name
 
 
 def ask(context: Context, line: str, seconds: float, place: str) -> tuple[Ending, bytes]:
-    """Run a command as `run` does; return its standard output separately.
-
-    Args:
-        place: path of the output, below the directory of the run's files.
-    """
+    """Run a command as `run` does; return its output, kept in the file `place`."""
     path = os.path.join(context.run.files.path, place)
     run_files.make_directory(os.path.dirname(path))
     if os.path.islink(path):

@@ -16,7 +16,6 @@ _YES, _NO = ("yes", "true", "1"), ("", "no", "false", "0")
 
 
 def agreed(name: str, text: str) -> bool:
-    """Return whether an option says yes; "" is no."""
     said = text.lower()
     if said not in (*_YES, *_NO):
         raise UsageError(f"{name} is {said!r:.60}", hint="say yes or no")
@@ -24,18 +23,15 @@ def agreed(name: str, text: str) -> bool:
 
 
 def is_issue(text: str) -> bool:
-    """Return whether a text is a valid issue id."""
     return _ISSUE.fullmatch(text) is not None
 
 
 def require_issue(text: str) -> None:
-    """Raise `UsageError` unless a text is a valid issue id."""
     if not is_issue(text):
         raise UsageError(f"{text!r:.100} is no id of an issue", hint="see which there are: bd list")
 
 
 def count(name: str, text: str, usual: int) -> int:
-    """Return the whole number in an option, or `usual` if it is not set."""
     if not text:
         return usual
     if not (text.isascii() and text.isdigit() and len(text) <= 6):
@@ -57,11 +53,7 @@ def amount(name: str, text: str) -> float:
 
 
 def pause(name: str, text: str, usual: float) -> float:
-    """Return the duration in an option, such as `90s`, in seconds; it may be 0.
-
-    Args:
-        usual: the default, in seconds.
-    """
+    """Return the duration in an option, such as `90s`, in seconds; it may be 0."""
     try:
         return times.parse_age(text) / times.MICRO if text else usual
     except UsageError as error:
@@ -78,9 +70,7 @@ def limit(name: str, text: str, usual: float) -> float:
 
 # The first phases of a run with a plan: read it, and name the branch after it.
 
-
-# The input that names the plan.
-PLAN = "plan"
+PLAN = "plan"  # the input that names the plan
 
 _NOT_IN_SLUG = re.compile(r"[^a-z0-9-]+")
 _WORD_ENDS = re.compile(r"[-_\s]+")
@@ -99,7 +89,6 @@ def read_plan(context: Context) -> Ended:
 
 
 def generate_branch(context: Context) -> Ended:
-    """Name the branch after the plan; store it as `branch`."""
     run = context.run
     branch = f"forge/{slug(str(run.state.get('plan_path', '')))}"
     run.state["branch"] = branch

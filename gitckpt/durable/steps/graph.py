@@ -8,32 +8,21 @@ from gitckpt.model.arguments import closest, folded
 from gitckpt.model.errors import UsageError
 from gitckpt.model.values import dataclass, field
 
-# The target of the last step: a run at it is done.
-COMPLETE = "COMPLETE"
-
+COMPLETE = "COMPLETE"  # the target of the last step: a run at it is done
 MAX_FIX_CYCLES = 3
 MAX_ITERATIONS = 50
 
 
 @dataclass(frozen=True, slots=True)
 class StepDefinition:
-    """One step of a graph."""
-
     name: str
-    # The next step after a pass, or `COMPLETE`.
-    on_pass: str = COMPLETE
-    # The next step after a failure; None: start this step again.
-    on_fail: str | None = None
-    # The agent of a record whose reports name none.
-    agent: str | None = None
-    # May be done before the step in `on_pass`, and may be skipped.
-    optional: bool = False
-    # Skip this step unless the previous step set this key to true.
-    only_if: str | None = None
-    # Works through the tasks of a plan.
-    has_tasks: bool = False
-    # Failures count as fix cycles.
-    counts_cycles: bool = False
+    on_pass: str = COMPLETE  # the next step after a pass
+    on_fail: str | None = None  # the next step after a failure; None: start this step again
+    agent: str | None = None  # the agent of a record whose reports name none
+    optional: bool = False  # may be done before the step in `on_pass`, and may be skipped
+    only_if: str | None = None  # skip this step unless the previous step set this key to true
+    has_tasks: bool = False  # works through the tasks of a plan
+    counts_cycles: bool = False  # failures count as fix cycles
     # Record key that counts the attempts: +1 each time a failure leads back here.
     version_key: str | None = None
 
@@ -56,14 +45,10 @@ class Graph:
 
     @property
     def first(self) -> StepDefinition:
-        """Return the step that a run begins with."""
         return next(step for step in self.steps if not step.optional)
 
     def find(self, text: object) -> StepDefinition | None:
-        """Return the step with a name or alias; None if there is none.
-
-        Ignores case; hyphens and spaces count as underscores.
-        """
+        """Return a step by name or alias, whatever its case, hyphens and spaces; or None."""
         if not isinstance(text, str):
             return None
         names = {folded(step.name): step for step in (*self.steps, END)}
@@ -71,7 +56,7 @@ class Graph:
         return names.get(folded(target))
 
     def step(self, text: str) -> StepDefinition:
-        """Return the step with a name or alias, as `find`; raise UsageError if none."""
+        """Return a step as `find` does; raise UsageError if there is none."""
         found = self.find(text)
         if found is not None:
             return found
@@ -82,11 +67,7 @@ class Graph:
         raise UsageError(f"{self.name} has no step {text!r}", hint=hint)
 
     def after(self, step: StepDefinition, records: Mapping[str, object]) -> StepDefinition:
-        """Return the step that follows a step that passed or was skipped.
-
-        Args:
-            records: the record of each step, by step name.
-        """
+        """Return the step after one that passed or was skipped; `records` by step name."""
         here = records.get(step.name)
         following = self._named(step.on_pass)
         while following.only_if is not None:

@@ -29,10 +29,7 @@ if TYPE_CHECKING:
 # Mirror: the state of a track as a file, rewritten after each report, for programs that read
 # `metadata.json` and do not use gitckpt.
 
-
-# Placeholder for the track name.
-TRACK = "{track}"
-
+TRACK = "{track}"  # placeholder for the track name
 _LARGEST = 16 * 1024 * 1024
 
 
@@ -57,10 +54,7 @@ def _is_in_worktree(path: str) -> bool:
 def write(repository: Repository, pattern: str, state: Mapping[str, Any]) -> str:
     """Write the state of a run to its mirror file and return the file's path.
 
-    Args:
-        repository: opened in the worktree.
-        pattern: the path with `{track}`; must have passed `problem`.
-        state: of the run, with `track_id`.
+    `repository` is opened in the worktree; `pattern` has passed `problem`.
     """
     track = state.get("track_id")
     name = pattern.replace(TRACK, track) if isinstance(track, str) else ""
@@ -106,9 +100,7 @@ def _require_its_own(place: str, name: str, track: str) -> None:
 
 # Step graphs by name.
 
-
-# The default graph.
-SUPERPOWERS = "superpowers"
+SUPERPOWERS = "superpowers"  # the default graph
 
 _GRAPH_KEYS = ("description", "mirror", "steps", "aliases", "max_fix_cycles", "max_iterations")
 _STEP_KEYS = ("name", "on_pass", "on_fail", "agent", "optional", "only_if", "tasks", "fix_cycle", "version_key")
@@ -119,15 +111,12 @@ _PRESET = os.path.join(os.path.dirname(__file__), "superpowers.toml")
 
 
 def read(path: str, name: str) -> Graph:
-    """Return a step graph from a file, or the preset of that name.
-
-    A missing file has no graphs. A mistake in any graph of the file raises ConfigError.
-    """
+    """Return a step graph from a file, which may be missing, or the preset of that name."""
     return _named(name, text_of(path), path)
 
 
 def read_head(repository: Repository, name: str) -> Graph:
-    """Return a step graph from the file in HEAD; errors as `read`."""
+    """Return a step graph from the file in HEAD, as `read` does."""
     return _named(name, settings.head_text(repository), f"HEAD:{settings.FILE}")
 
 
@@ -145,21 +134,15 @@ def _named(name: str, text: str, path: str) -> Graph:
 
 @functools.cache
 def preset() -> Graph:
-    """Return the superpowers graph."""
     return parse(text_of(_PRESET), "preset superpowers")[SUPERPOWERS]
 
 
 def preset_text() -> str:
-    """Return the superpowers graph as TOML."""
     return text_of(_PRESET)
 
 
 def parse(text: str, path: str) -> dict[str, Graph]:
-    """Return the step graphs in a TOML text, by name.
-
-    Args:
-        path: the name of the text in messages.
-    """
+    """Return the step graphs in a TOML text; `path` is its name in messages."""
     if STEPS not in text:
         return {}  # mistakes in other parts of the file are reported by their readers
     return ConfigFile(text, path).each(STEPS, "steps", _graph)
@@ -194,7 +177,7 @@ def _graph(name: str, table: Table) -> Graph:
 
 
 def _step(table: Table, names: Sequence[str], following: str) -> StepDefinition:
-    # Args: following: the default for on_pass.
+    # `following` is the default for on_pass.
     table.only(_STEP_KEYS)
     for key in ("on_pass", "on_fail"):
         target = table.text(key)
@@ -216,7 +199,6 @@ def _step(table: Table, names: Sequence[str], following: str) -> StepDefinition:
 
 
 def _names_differ(graph: Table, tables: Sequence[Table], names: Sequence[str], aliases: dict[str, str]) -> None:
-    """Report ambiguous names and aliases, and aliases of unknown steps."""
     taken: dict[str, str] = {folded(word): word for word in (COMPLETE, NOT_STARTED)}
     for table, name in zip(tables, names, strict=True):
         if name and folded(name) in taken and folded(name) != folded(COMPLETE) and folded(name) != folded(NOT_STARTED):

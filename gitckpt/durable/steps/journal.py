@@ -29,9 +29,7 @@ if TYPE_CHECKING:
     from gitckpt.model.checkpoint import Checkpoint, Progress
     from gitckpt.store.checkpoints import Checkpoints
 
-
-# Key of the state: the track of the run.
-TRACK = "track_id"
+TRACK = "track_id"  # key of the state: the track of the run
 
 _LOCK, _MIRROR_LOCK, _PATIENCE = "track.lock", "mirror.lock", 10.0
 # Maximum length of a checkpoint message, in characters; the state keeps the full notes.
@@ -40,39 +38,22 @@ _MESSAGE = 300
 
 @dataclass(frozen=True, slots=True)
 class ReportPlace:
-    """The run that a report belongs to.
-
-    Attributes:
-        run: None if the report starts a run for the track.
-        track: None if the caller named none.
-        by_track: whether the track determined the run.
-    """
-
-    run: str | None
-    track: str | None = None
-    by_track: bool = False
+    run: str | None  # None if the report starts a run for the track
+    track: str | None = None  # None if the caller named none
+    by_track: bool = False  # the track determined the run
 
 
 @dataclass(frozen=True, slots=True)
 class Reported:
-    """The result of a report.
+    """The result of a report."""
 
-    Attributes:
-        checkpoint: the new checkpoint, with the current state of the run.
-        graph: the steps of the run.
-        is_new: whether the report started the run.
-    """
-
-    checkpoint: Checkpoint
+    checkpoint: Checkpoint  # the new one, with the current state of the run
     graph: Graph
-    is_new: bool
+    is_new: bool  # the report started the run
 
 
 def place(store: Checkpoints, *, run: str | None = None, track: str | None = None, environ: Mapping[str, str] = os.environ) -> ReportPlace:
-    """Return the run that is meant.
-
-    In this order: `run` (an id or a prefix), CKPT_RUN, the run of this worktree, the track.
-    """
+    """Return the run of `run` (or a prefix), CKPT_RUN, this worktree or the track."""
     name = run or environ.get(leases.RUN_VARIABLE)
     if name:
         exists = ids.is_run_id(name) and store.refs.read(layout.RUNS + name) is not None
@@ -89,7 +70,6 @@ def place(store: Checkpoints, *, run: str | None = None, track: str | None = Non
 
 
 def read(store: Checkpoints, where: ReportPlace) -> Checkpoint:
-    """Return the newest checkpoint of a run."""
     if where.run is None:
         raise NotFoundError(
             f"no run is about the track {where.track}", hint=f"begin: git ckpt step start STEP --track {shell_word(str(where.track))}"
@@ -100,8 +80,7 @@ def read(store: Checkpoints, where: ReportPlace) -> Checkpoint:
 def graph_of(store: Checkpoints, state: Mapping[str, Any], wanted: str | None = None) -> Graph:
     """Return the steps of a run; those in HEAD if `gitckpt.toml` cannot be read.
 
-    Args:
-        wanted: the graph that the caller names; must agree with the state, if that has one.
+    `wanted` is the graph that the caller names; it must agree with that of the state.
     """
     own = _graph_name(state)
     if own is not None and wanted is not None and own != wanted:
@@ -135,12 +114,11 @@ def report(
 ) -> Reported:
     """Record a report durably.
 
-    Concurrent reports are applied one after the other; none is lost.
+    Concurrent reports are applied one after the other; none is lost. A run with its own worktree is
+    opened from there.
 
     Args:
-        store: opened where the call was made; a run with its own worktree is opened from there.
         graph: the name of the steps of a run that has none yet.
-        files: whether to capture the files of the worktree.
         checkpoint_id: a fresh UUIDv4. A repeated call with the same id, as after a crash, records
             nothing.
     """
@@ -213,8 +191,6 @@ def _extend(store: Checkpoints, run: str, track: str | None, said: StepReport, g
 
 
 class _Writer:
-    """Writes one report as a checkpoint."""
-
     def __init__(self, store: Checkpoints, graph: Graph, said: StepReport, track: str | None) -> None:
         self._store = store
         self._graph = graph
@@ -277,10 +253,7 @@ def _is_over(store: Checkpoints, run: str) -> bool:
 
 
 def run_about(store: Checkpoints, track: str) -> str | None:
-    """Return the newest open run of a track, or else the newest one; None without any.
-
-    Only considers runs of this repository.
-    """
+    """Return the newest open run of a track, or else the newest one; or None."""
     if not track.strip() or not track.isprintable():
         raise UsageError(f"{track!r} is no name of a track", hint="write it on one line: --track add-login")
     slug = ids.slug(track)
@@ -299,34 +272,22 @@ def run_about(store: Checkpoints, track: str) -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class StepEvent:
-    """One report in the history of a run.
+    """One report in the history of a run."""
 
-    Attributes:
-        checkpoint: the id of the checkpoint.
-        sequence: the position in the run.
-        status: started, progress, complete, failed, blocked or skipped.
-        agent: the reporting agent, if it was named.
-        message: the notes, on one line.
-        errors: the notes of a failure, unchanged.
-        git_sha: the commit that was checked out.
-        has_files: whether the files were captured.
-    """
-
-    checkpoint: str
-    sequence: int
+    checkpoint: str  # id
+    sequence: int  # position in the run
     timestamp: str
     step: str
-    status: str
-    agent: str | None
-    message: str | None
-    errors: tuple[str, ...]
-    git_sha: str
-    has_files: bool
+    status: str  # started, progress, complete, failed, blocked or skipped
+    agent: str | None  # None if the report named none
+    message: str | None  # the notes, on one line
+    errors: tuple[str, ...]  # the notes of a failure, unchanged
+    git_sha: str  # the commit that was checked out
+    has_files: bool  # the files were captured
     progress: Progress | None
 
 
 def read_history(store: Checkpoints, run: str) -> list[StepEvent]:
-    """Return the reports of a run, oldest first."""
     entries = [entry for entry in reversed(heads.chain(store.index, store.repository, run)) if entry.trigger == STEP]
     found = []
     for entry, content in zip(entries, store.objects.read([entry.oid for entry in entries]), strict=True):

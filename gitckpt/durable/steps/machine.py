@@ -25,7 +25,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-
 LOOP, BLOCKERS = "loop_state", "blockers"
 
 
@@ -41,19 +40,10 @@ class OutOfOrder(UsageError):
 
 @dataclass(frozen=True, slots=True)
 class StepPosition:
-    """The step that a run is at.
-
-    Attributes:
-        step: `COMPLETE` if nothing is left to do.
-        status: one of `STATUSES`.
-        known: whether the graph has the step; foreign state files may name any.
-        reasons: the descriptions of the active blockers.
-    """
-
-    step: str
-    status: str
-    known: bool = True
-    reasons: tuple[str, ...] = ()
+    step: str  # COMPLETE if nothing is left to do
+    status: str  # one of STATUSES
+    known: bool = True  # the graph has the step; foreign state files may name any
+    reasons: tuple[str, ...] = ()  # descriptions of the active blockers
 
 
 def position(graph: Graph, state: Mapping[str, Any]) -> StepPosition:
@@ -93,12 +83,10 @@ def _standing_for(graph: Graph, state: Mapping[str, Any], said: object) -> StepD
 
 
 def active_blockers(state: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    """Return the blockers that are not resolved."""
     return [each for each in _list(state) if isinstance(each, Mapping) and str(each.get("status", "")).upper() == statuses.ACTIVE]
 
 
 def loop_of(state: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return `loop_state`, or an empty table; raise UsageError if it is not a table."""
     return _table(state, LOOP)
 
 
@@ -110,16 +98,7 @@ def record_of(graph: Graph, state: Mapping[str, Any], step: str) -> Mapping[str,
 
 
 def applied(graph: Graph, state: Mapping[str, Any], report: StepReport, at: str) -> dict[str, Any]:
-    """Return the state after a report; the input state is not changed.
-
-    Args:
-        at: the current time, as a timestamp.
-
-    Raises:
-        OutOfOrder: the run is at another step.
-        StepsBlocked: the run is blocked.
-        UsageError: unknown step, incomplete report or malformed state.
-    """
+    """Return the state after a report at a time; the input state is not changed."""
     step = graph.step(report.step)
     if step is END and report.action != PASS:
         raise UsageError(f"{COMPLETE} is where the steps end, not a step", hint="see where the run is: git ckpt step show")
@@ -163,14 +142,11 @@ def _admit(here: StepPosition, step: StepDefinition, record: Mapping[str, Any], 
 
 
 def blocked(here: StepPosition) -> StepsBlocked:
-    """Return the error for a blocked run."""
     why = f": {'; '.join(here.reasons)}" if here.reasons else ""
     return StepsBlocked(f"the run is blocked at {here.step}{why}", hint=f"settle it, then: git ckpt step reset {shell_word(here.step)}")
 
 
 class _Work:
-    """One change of a copy of a state."""
-
     def __init__(self, graph: Graph, state: Mapping[str, Any], at: str) -> None:
         self._graph = graph
         self._at = at
@@ -183,7 +159,6 @@ class _Work:
         self.state = _tables_last({**state, BLOCKERS: self._blockers, LOOP: self._loop}, LOOP)
 
     def begin(self, step: StepDefinition, report: StepReport, *, moves: bool) -> None:
-        """Start or continue a step."""
         record = self._record(step)
         if statuses.status_of(record.get("status")) != statuses.IN_PROGRESS or report.action == START:
             self._count_iteration(step, report)
@@ -198,7 +173,6 @@ class _Work:
             self._stand(step.name, statuses.IN_PROGRESS, record.get("started_at"))
 
     def end(self, step: StepDefinition, report: StepReport, *, moves: bool) -> None:
-        """End a step and enter the next one."""
         record = self._record(step)
         if statuses.status_of(record.get("status")) != statuses.IN_PROGRESS or not record.get("started_at"):
             record["started_at"] = self._at
@@ -215,7 +189,6 @@ class _Work:
             self.enter(self._graph.after(step, {**self._records, step.name: self._record(step)}))
 
     def reset(self, step: StepDefinition, report: StepReport, here: StepPosition) -> None:
-        """Return to a step, resolve its blockers and reset the counters."""
         settled = {step.name} | ({here.step} if here.status == statuses.BLOCKED else set())
         for i, each in enumerate(self._blockers):
             if each in active_blockers(self.state) and self._name(each.get("blocked_step")) in settled:
@@ -340,7 +313,6 @@ def _list(state: Mapping[str, Any]) -> list[Any]:
 
 # The next step and, if it has tasks, the first open task of the plan.
 
-
 PLAN = "plan.md"
 _TRACKS = os.path.join("conductor", "tracks")
 _LARGEST = 16_000_000
@@ -348,22 +320,14 @@ _LARGEST = 16_000_000
 
 @dataclass(frozen=True, slots=True)
 class NextStep:
-    """The step and task to continue with.
+    """The step and task to continue with."""
 
-    Attributes:
-        step: `COMPLETE` if nothing is left to do.
-        status: of the step.
-        task: None if the step has no tasks or all are done.
-        title: the text of the task, if a plan has it.
-        plan: the path of the plan that was read.
-        remarks: notes for a person, such as conflicts of plan and records; one sentence each.
-    """
-
-    step: str
+    step: str  # COMPLETE if nothing is left to do
     status: str
-    task: str | None = None
-    title: str | None = None
-    plan: str | None = None
+    task: str | None = None  # None if the step has no tasks or all are done
+    title: str | None = None  # the text of the task, if a plan has it
+    plan: str | None = None  # path of the plan that was read
+    # Notes for a person, such as conflicts of plan and records; one sentence each.
     remarks: tuple[str, ...] = ()
 
 

@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 
 # Statuses as superpowers writes them, and the spellings of people and models.
 
-
 NOT_STARTED, IN_PROGRESS, PASSED, FAILED, BLOCKED, SKIPPED = "NOT_STARTED", "IN_PROGRESS", "PASSED", "FAILED", "BLOCKED", "SKIPPED"
 STATUSES = (NOT_STARTED, IN_PROGRESS, PASSED, FAILED, BLOCKED, SKIPPED)
 # The statuses of a blocker.
@@ -73,7 +72,6 @@ def task_id(text: str) -> str | None:
 
 # Reports and records.
 
-
 START, PROGRESS, PASS, FAIL, BLOCK, SKIP, RESET = "start", "progress", "pass", "fail", "block", "skip", "reset"
 # Record key: tasks that were done before the first one was reported by name.
 BEFORE = "tasks_before"
@@ -100,35 +98,24 @@ _MAX = 2**63
 class StepReport:
     """A report of a step. None and empty values leave the record unchanged."""
 
-    # One of `LABELS`.
-    action: str
-    # Name or alias.
-    step: str
+    action: str  # one of `LABELS`
+    step: str  # name or alias
     agent: str | None = None
     notes: str | None = None
-    # A number such as "2.3" or "Task 2.3", or a text.
-    task: str | None = None
-    # One of `STATUSES`.
-    task_status: str | None = None
-    # The worker at the task, if there are several.
-    worker: str | None = None
+    task: str | None = None  # a number such as "2.3" or "Task 2.3", or a text
+    task_status: str | None = None  # one of `STATUSES`
+    worker: str | None = None  # the worker at the task, if there are several
     tasks_completed: int | None = None
     tasks_total: int | None = None
     current_phase: int | None = None
     total_phases: int | None = None
-    # Created or changed files.
-    outputs: tuple[str, ...] = ()
+    outputs: tuple[str, ...] = ()  # created or changed files
     verdict: str | None = None
-    # The oid of a commit.
-    commit: str | None = None
-    # The subject of that commit.
-    subject: str = ""
-    # Additional keys of the record.
-    values: Mapping[str, Any] = field(default_factory=dict)
-    # Accept the report although the run is blocked or at another step.
-    force: bool = False
-    # The id of the new checkpoint; None: a random one.
-    checkpoint_id: str | None = None
+    commit: str | None = None  # oid
+    subject: str = ""  # of that commit
+    values: Mapping[str, Any] = field(default_factory=dict)  # additional keys of the record
+    force: bool = False  # accept the report although the run is blocked or at another step
+    checkpoint_id: str | None = None  # id of the new checkpoint; None: a random one
 
     def __post_init__(self) -> None:
         for name in ("action", "step", "subject"):
@@ -164,11 +151,7 @@ def require_sound(report: StepReport, step: StepDefinition) -> None:
 
 
 def merged(record: Mapping[str, Any], step: StepDefinition, report: StepReport, at: str) -> dict[str, Any]:
-    """Return the record of a step after a report; its status is unchanged.
-
-    Args:
-        at: the current time, as a timestamp.
-    """
+    """Return the record of a step after a report at a time; its status is unchanged."""
     new = {**record, **report.values}
     new["agent"] = report.agent or new.get("agent") or step.agent or "unknown"
     new["progress"] = _progress(new.get("progress"), report)
@@ -278,7 +261,6 @@ def _whole(value: object) -> int | None:
 
 # The tasks of a Markdown plan: `- [ ] Task 2.3: Log in`.
 
-
 # The marks in the brackets: pending, in progress, done, blocked.
 OPEN, STARTED, DONE, STUCK = " ", "~", "x", "!"
 
@@ -290,29 +272,18 @@ _OID = re.compile(r"[0-9a-f]{7,64}")
 
 @dataclass(frozen=True, slots=True)
 class PlanTask:
-    """A task of a plan.
-
-    Attributes:
-        id: its number, such as "2.3"; None without one.
-        mark: the character in its brackets.
-        line: from 1.
-        commit: the commit that the plan names for it.
-    """
-
-    id: str | None
+    id: str | None  # its number, such as "2.3"
     title: str
-    mark: str
-    line: int
-    commit: str | None = None
+    mark: str  # the character in its brackets
+    line: int  # from 1
+    commit: str | None = None  # the commit that the plan names for it
 
     @property
     def is_done(self) -> bool:
-        """Return whether the task is ticked."""
         return self.mark == DONE
 
     @property
     def name(self) -> str:
-        """Return the number, or else the text."""
         return self.id or self.title
 
 
@@ -349,12 +320,10 @@ def tasks(text: str) -> list[PlanTask]:
 
 
 def first_open(plan: Sequence[PlanTask]) -> PlanTask | None:
-    """Return the first task that is not done."""
     return next((task for task in plan if not task.is_done), None)
 
 
 def open_after(plan: Sequence[PlanTask], last: str) -> PlanTask | None:
-    """Return the first open task after the task with a number."""
     at = next((i for i, task in enumerate(plan) if task.id == last), len(plan))
     return first_open(plan[at + 1 :])
 

@@ -25,15 +25,11 @@ if TYPE_CHECKING:
 
 # The data of `git ckpt step show`.
 
-
 _PROGRESS = ("current_phase", "total_phases", "current_task", "tasks_completed", "tasks_total")
 
 
 def shown(graph: Graph, state: Mapping[str, Any]) -> list[str]:
-    """Return the names of the steps to show.
-
-    These are the required steps, optional ones that were done, and unknown ones in the state.
-    """
+    """Return the names of required steps, optional ones that were done, and unknown ones."""
     here = machine.position(graph, state)
     own = [
         step.name
@@ -45,16 +41,10 @@ def shown(graph: Graph, state: Mapping[str, Any]) -> list[str]:
 
 
 def status_of(here: StepPosition, name: str, record: Mapping[str, Any]) -> str:
-    """Return the status of a step from its record or the run's position."""
     return str(record.get("status") or (here.status if name == here.step else report.NOT_STARTED))
 
 
 def document(graph: Graph, newest: Checkpoint, events: Sequence[StepEvent] | None) -> dict[str, Any]:
-    """Return the JSON document of `git ckpt step show --json`.
-
-    Args:
-        events: the history; None leaves it out.
-    """
     state = newest.state
     here, loop = machine.position(graph, state), machine.loop_of(state)
     found: dict[str, Any] = {
@@ -87,13 +77,9 @@ def _event(event: StepEvent) -> dict[str, Any]:
 class Steps:
     """The steps of a run, for agents and scripts that gitckpt did not start.
 
-    Each report is one checkpoint. The run is `run`, that of CKPT_RUN, that of the worktree of
-    `store`, or that of the track.
-
-    Args:
-        store: opened where the work is done.
-        run: a run id or a prefix of one.
-        track: the subject of the run; the first report starts a run if there is none.
+    Each report is one checkpoint. The run is `run` (an id or a prefix), that of CKPT_RUN, that of
+    the worktree of `store`, or that of the track; the first report starts a run for a track without
+    one. Until then, `newest`, `graph`, `show`, `history` and `next` raise NotFoundError.
 
     Raises:
         UsageError: no run is named, or an argument is invalid.
@@ -108,11 +94,7 @@ class Steps:
 
     @staticmethod
     def run_about(store: Store, track: str) -> str | None:
-        """Return the newest open run of a track, or else the newest one; None without any.
-
-        Raises:
-            UsageError: the track name is invalid.
-        """
+        """Return the newest open run of a track, or else the newest one; or None."""
         here = inside(store)
         require_text("track", track)
         return journal.run_about(here, track)
@@ -156,38 +138,21 @@ class Steps:
         return self._place.run
 
     def newest(self) -> Checkpoint:
-        """Return the newest checkpoint, whose state holds all reports.
-
-        Raises:
-            NotFoundError: the track has no run yet.
-        """
+        """Return the newest checkpoint, whose state holds all reports."""
         return journal.read(self._store, self._place)
 
     def graph(self) -> Graph:
-        """Return the steps of the run.
-
-        Raises:
-            NotFoundError: the track has no run yet, or no file defines its steps.
-            UsageError: that file has mistakes.
-        """
+        """Return the steps of the run; raise UsageError if their file has mistakes."""
         return journal.graph_of(self._store, self.newest().state)
 
     def show(self, *, with_history: bool = False) -> dict[str, Any]:
-        """Return what `git ckpt step show --json` prints (docs/steps.md).
-
-        Raises:
-            NotFoundError: the track has no run yet.
-        """
+        """Return what `git ckpt step show --json` prints (docs/steps.md)."""
         newest = self.newest()
         events = journal.read_history(self._store, str(newest.run)) if with_history else None
         return document(journal.graph_of(self._store, newest.state), newest, events)
 
     def history(self) -> Sequence[StepEvent]:
-        """Return all reports, oldest first.
-
-        Raises:
-            NotFoundError: the track has no run yet.
-        """
+        """Return all reports, oldest first."""
         return journal.read_history(self._store, str(self.newest().run))
 
     def next(self, *, plan: str | None = None, resume_from: str | None = None) -> NextStep:
@@ -200,7 +165,7 @@ class Steps:
 
         Raises:
             StepsBlocked: the run is blocked.
-            NotFoundError: unknown run, file or task.
+            NotFoundError: unknown file or task.
             UsageError: an argument is invalid, the step has no tasks, or the plan is unreadable.
         """
         for name, text in (("plan", plan), ("resume_from", resume_from)):

@@ -36,14 +36,11 @@ if TYPE_CHECKING:
 
 # Options of the loop.
 
-
 MAX_ITERATIONS = 100
-# In seconds.
-PAUSE, AGENT_TIMEOUT, TEST_TIMEOUT, TRACKER_TIMEOUT = 10.0, 3600.0, 300.0, 30.0
+PAUSE, AGENT_TIMEOUT, TEST_TIMEOUT, TRACKER_TIMEOUT = 10.0, 3600.0, 300.0, 30.0  # seconds
 
 NEW, CONTINUE = "new", "continue"
-# Whether each call starts a conversation or continues the last one.
-CONVERSATIONS = (NEW, CONTINUE)
+CONVERSATIONS = (NEW, CONTINUE)  # whether each call starts a conversation or continues the last
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,14 +62,7 @@ class LoopOptions:
 
 
 def read(said: Callable[[str], str]) -> LoopOptions:
-    """Parse the options of a loop.
-
-    Args:
-        said: returns the text of an option by name; "" if it is not set.
-
-    Raises:
-        UsageError: an option is invalid, or none says when the work is done.
-    """
+    """Parse the options of a loop; `said` returns the text of one, "" if it is not set."""
     issues = tuple(said("issues").replace(",", " ").split())
     epic, done = said("epic"), said("done")
     for issue in (*issues, *([epic] if epic else [])):
@@ -105,7 +95,6 @@ def read(said: Callable[[str], str]) -> LoopOptions:
 
 # Status of the issues, from beads or from a command.
 
-
 # Statuses of a closed issue: beads has the first, older versions and users have the others.
 CLOSED = ("closed", "done", "complete", "tombstone")
 
@@ -115,15 +104,12 @@ Call = Callable[[str], Ending]
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """The progress of the issues."""
-
     closed: tuple[str, ...]
     open: tuple[str, ...]  # includes unknown issues
     problem: str = ""  # why the status is incomplete; "": it is complete
 
     @property
     def is_done(self) -> bool:
-        """Whether all issues are known to be closed."""
         return not self.open and not self.problem
 
 
@@ -132,9 +118,6 @@ def beads(issues: Sequence[str], read: Callable[[Sequence[str]], tuple[Ending, b
 
     Since version 0.47 only JSON is reliable: an array of issues, or a single one in older versions.
     A missing issue is reported on standard error only, so every id is checked.
-
-    Args:
-        read: asks for issues by id; returns how the command ended, and its standard output.
     """
     outcome, said = read(issues)
     if outcome.ended_by != EXIT:
@@ -150,7 +133,6 @@ def beads(issues: Sequence[str], read: Callable[[Sequence[str]], tuple[Ending, b
 
 
 def statuses(said: bytes) -> Mapping[str, str]:
-    """Return the status of each issue in the output of beads, in lower case."""
     try:
         document = json.loads(said)
     except (ValueError, RecursionError):
@@ -164,7 +146,6 @@ def statuses(said: bytes) -> Mapping[str, str]:
 
 
 def issue_command(line: str, call: Call) -> Standing:
-    """Run a command; exit code 0 says that all issues are done."""
     outcome = call(line)
     if outcome.ended_by == EXIT and outcome.code == 0:
         return Standing((), ())
@@ -173,7 +154,6 @@ def issue_command(line: str, call: Call) -> Standing:
 
 
 # Tests of the project.
-
 
 _PYTEST = "pytest -v --tb=short"
 _MAKE = "make test"
@@ -187,8 +167,6 @@ _MAKEFILES = ("GNUmakefile", "makefile", "Makefile")
 
 @dataclass(frozen=True, slots=True)
 class Tested:
-    """The result of the tests."""
-
     passed: bool
     output: str  # with secrets masked; or why they could not run
 
@@ -218,12 +196,7 @@ def _has_target(makefile: Iterable[str]) -> bool:
 
 
 def run(line: str, call: Callable[[str], Ending], seconds: float) -> Tested:
-    """Run the tests.
-
-    Args:
-        line: the shell command; "" for none.
-        seconds: the timeout, for the message.
-    """
+    """Run the tests; without a command (`line` is "") they fail."""
     if not line:
         return Tested(passed=False, output=NONE)
     outcome = call(line)
@@ -234,7 +207,6 @@ def run(line: str, call: Callable[[str], Ending], seconds: float) -> Tested:
 
 
 # The loop: call the agent, check whether the work is done, test, repeat.
-
 
 # The next step: call the agent, check its result, or nothing.
 ASK, LOOK, DONE = "ask", "look", "done"
@@ -248,8 +220,7 @@ _LINE = 200
 
 @dataclass(frozen=True, slots=True)
 class PhaseResult:
-    """The result of a loop; the phase's checkpoint stores it as JSON."""
-
+    # The phase's checkpoint stores it as JSON.
     iterations: int
     tests_passed: bool
     issues_closed: list[str]
@@ -258,8 +229,6 @@ class PhaseResult:
 
 
 class Loop:
-    """The loop of one attempt at a phase."""
-
     def __init__(self, context: Context) -> None:
         self._context = context
         self._run = context.run
@@ -275,12 +244,7 @@ class Loop:
         self._memory = self._remembered()
 
     def go(self) -> Ended:
-        """Work until everything is done. Without a plan there is nothing to do.
-
-        Raises:
-            PhaseFailed: the plan is missing, or the iterations are used up.
-            Cancelled, DeadlineReached, LeaseLost: the run has to stop.
-        """
+        """Work until everything is done. Without a plan there is nothing to do."""
         memory = self._memory
         if not self._documents.plans:
             memory.update(next=DONE, said="no plan is named: nothing is to be done")
@@ -310,7 +274,6 @@ class Loop:
         return Ended(result={name: getattr(result, name) for name in result.__match_args__}, output=result.output)
 
     def _remembered(self) -> dict[str, Any]:
-        """Return the memory of an earlier attempt at this phase, or a new one."""
         phase, state, allowed = self._context.phase.name, self._run.state, self._options.max_iterations
         found = state.get("loop")
         memory: dict[str, Any] = found if isinstance(found, dict) else {}
@@ -329,8 +292,7 @@ class Loop:
             self._milestone(f"up to {memory['allowed']} iterations from now on")
 
     def _ask(self) -> bool:
-        """Call the agent once; return False if the call has to be repeated."""
-        # A failure uses up the iteration unless the call is repeated.
+        # Returns False if the call has to be repeated; any other failure uses up the iteration.
         memory = self._memory
         wait_for_a_limit(self._run, memory, self._show)
         number = memory["iterations"] + 1
@@ -359,7 +321,7 @@ class Loop:
 
     def _is_to_be_asked_again(self, number: int, answer: Answer) -> bool:
         """Return whether a limit or a lost connection prevented an answer (not counted)."""
-        memory, now = self._memory, self._now()
+        memory, now = self._memory, self._run.store.clock() / times.MICRO
         found = call.classify(answer, now)
         if found is None or found.kind == call.OTHER:
             memory.pop("limited", None)
@@ -394,9 +356,6 @@ class Loop:
                 hint=f"allow it, as in: git ckpt resume {self._run.id} --input 'agent=claude -p --permission-mode acceptEdits "
                 '--allowedTools "Edit,Write,Bash(git *)" --output-format stream-json --verbose\'',
             )
-
-    def _now(self) -> float:
-        return self._run.store.clock() / times.MICRO
 
     def _resumed(self) -> str:
         """Return a note for the agent about an earlier attempt; "" in the first one."""

@@ -39,8 +39,6 @@ bd sync                               # bring the issues into git
 
 @dataclass(frozen=True, slots=True)
 class Assignment:
-    """The task of the loop."""
-
     plan: str
     epic: str  # the parent issue; "": none
     issues: Sequence[str]  # one for each phase of the plan, in order
@@ -48,7 +46,6 @@ class Assignment:
 
 
 def default() -> str:
-    """Return the built-in template."""
     with open(_TEMPLATE, encoding="utf-8") as file:
         return file.read()
 
@@ -56,15 +53,8 @@ def default() -> str:
 def build(template: str, task: Assignment, failure: str, revision: str = "", resumed: str = "") -> str:
     """Fill in a template, and return the prompt.
 
-    Args:
-        template: text with the placeholders of `NAMES`; `$$` is a dollar sign. Without `$failure`,
-            its text is appended.
-        failure: output of the last test run if it failed, else "".
-        revision: what the user wants revised; "" for nothing.
-        resumed: a note about an earlier attempt; "" for none.
-
-    Raises:
-        PhaseFailed: the template has an unknown placeholder.
+    `$$` is a dollar sign. Without `$failure` in the template, its text is appended. `failure` is
+    the output of failed tests, `revision` the user's wish, `resumed` a note about an earlier attempt.
     """
     failed = f"\n## The tests failed\n\nMake them pass. This is what they said last:\n\n```\n{failure.strip()}\n```\n" if failure else ""
     if revision:
@@ -105,14 +95,11 @@ def _issues(issues: Sequence[str]) -> str:
 
 
 class Documents:
-    """Finds plan and template in the worktree or among the input files of the run.
-
-    Attributes:
-        plans: candidate paths of the plan; the first that exists counts.
-    """
+    """Finds plan and template in the worktree or among the input files of the run."""
 
     def __init__(self, context: Context) -> None:
         self._context = context
+        # Candidate paths of the plan; the first that exists counts.
         self.plans = [line.strip() for line in context.option("plan").splitlines() if line.strip()]
 
     def plan(self, memory: dict[str, Any]) -> str:

@@ -60,9 +60,7 @@ if TYPE_CHECKING:
 
 # Detect that coder and reviewer make no progress.
 
-
-# The first cycle in which this can be detected.
-_FIRST_CYCLE = 2
+_FIRST_CYCLE = 2  # the first one in which this can be detected
 
 _THRESHOLD = 0.6
 _FILTER_WEIGHT, _OVERLAP_WEIGHT, _BURN_WEIGHT = 0.35, 0.40, 0.25
@@ -70,21 +68,17 @@ _FILTER_WEIGHT, _OVERLAP_WEIGHT, _BURN_WEIGHT = 0.35, 0.40, 0.25
 # share of the budget on, and has full weight at twice that share.
 _REPEATS, _OVERLAP = 2, 0.6
 
-# Two descriptions with this likeness are taken as equal.
-_SAME = 0.8
+_SAME = 0.8  # two descriptions with this likeness are taken as equal
 
 
 @dataclass(frozen=True, slots=True)
 class Signs:
-    """Signs that a review makes no progress."""
-
     repeats: int = 0  # consecutive cycles in which the same filter failed
     overlap: float = 0.0  # fraction of the findings that resemble earlier ones, 0 to 1
     burn: float = 0.0  # cost of a cycle as a multiple of its even share of the budget
 
     @property
     def score(self) -> float:
-        """The weighted sum of the signs, from 0 to 1."""
         return (
             _FILTER_WEIGHT * min(self.repeats / _REPEATS, 1)
             + _OVERLAP_WEIGHT * min(self.overlap / _OVERLAP, 1)
@@ -92,7 +86,6 @@ class Signs:
         )
 
     def sentence(self) -> str:
-        """Return a description of the signs for users."""
         said = []
         if self.repeats:
             said.append(f"the same filter failed in {self.repeats} cycles on end" if self.repeats > 1 else "a filter failed")
@@ -112,13 +105,11 @@ def signs(state: CycleState) -> Signs:
 
 
 def reason(state: CycleState) -> str:
-    """Return why a review makes no progress; "" if it does."""
     seen = signs(state)
     return seen.sentence() if seen.score >= _THRESHOLD else ""
 
 
 def repeats(history: Sequence[str]) -> int:
-    """Return how often in a row the last filter failed; 0 if none failed last."""
     count = 0
     for name in reversed(history):
         if not name or name != history[-1]:
@@ -128,7 +119,6 @@ def repeats(history: Sequence[str]) -> int:
 
 
 def overlap(current: Sequence[ReviewFinding], earlier: Iterable[ReviewFinding]) -> float:
-    """Return the fraction of current findings that resemble an earlier one."""
     known = [each.description for each in earlier]
     same = [each for each in current if any(likeness(each.description, other) >= _SAME for other in known)]
     return len(same) / len(current) if current else 0.0
@@ -149,7 +139,6 @@ def likeness(one: str, other: str) -> float:
 
 # Inputs and result of a review.
 
-
 # Tells an agent the budget of its answer, in US dollars. The agent may ignore it.
 BUDGET_VARIABLE = "CKPT_BUDGET_USD"
 
@@ -159,8 +148,6 @@ Checker = Callable[[str], tuple[int, str]]
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """The answer of an agent."""
-
     ok: bool  # whether the agent did what it was asked
     problem: str = ""  # one sentence
     text: str = ""
@@ -169,56 +156,34 @@ class Reply:
 
 
 class Asks(Protocol):
-    """An agent."""
+    """An agent, asked in the conversation `session` with additional variables `env`."""
 
-    def ask(self, prompt: str, session: str | None, env: Mapping[str, str]) -> Reply:
-        """Send a prompt and return the answer.
-
-        Args:
-            session: the conversation to continue; None for a new one.
-            env: additional environment variables.
-        """
+    def ask(self, prompt: str, session: str | None, env: Mapping[str, str]) -> Reply: ...
 
 
 class Journal(Protocol):
-    """Stores the state of a review: a run.
-
-    Attributes:
-        state: JSON values; a later attempt starts from them.
-    """
-
-    state: dict[str, Any]
+    state: dict[str, Any]  # JSON values; a later attempt starts from them
 
     @property
-    def id(self) -> str:
-        """The id by which a user resumes the run."""
+    def id(self) -> str: ...
 
     def milestone(
         self, *, trigger: str = "review", message: str | None = None, progress: Progress | None = None, errors: Sequence[str] = ()
-    ) -> object:
-        """Record the state and the files."""
+    ) -> object: ...
 
-    def check(self) -> None:
-        """Raise if the run has to stop."""
+    def check(self) -> None: ...
 
 
 class Committing(Protocol):
-    """The interface of `Commits`."""
+    def head(self) -> str: ...
 
-    def head(self) -> str:
-        """Return the oid of HEAD; "" on an unborn branch."""
+    def commit(self, task: str, cycle: int, title: str, suffix: str = "") -> str: ...
 
-    def commit(self, task: str, cycle: int, title: str, suffix: str = "") -> str:
-        """Commit all changes and return HEAD."""
-
-    def relation(self, recorded: str) -> str:
-        """Return how a recorded commit relates to HEAD."""
+    def relation(self, recorded: str) -> str: ...
 
 
 @dataclass(frozen=True, slots=True)
 class ReviewOptions:
-    """The options of a review."""
-
     task: str  # short name; commit subjects begin with it
     title: str  # the task itself, of any length
     max_cycles: int = 3
@@ -233,8 +198,6 @@ class ReviewOptions:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """The result of a review."""
-
     approved: bool
     cycles: int
     total_cost_usd: float
@@ -247,13 +210,9 @@ class Verdict:
 
 
 class ReviewFailed(PhaseFailed):
-    """The work was not approved.
+    """The work was not approved."""
 
-    Attributes:
-        result: the progress until then; None if unknown.
-    """
-
-    result: Verdict | None = None
+    result: Verdict | None = None  # the progress until then; None if unknown
 
 
 class MaxCyclesReached(ReviewFailed):
@@ -282,7 +241,6 @@ class Diverged(ReviewFailed):
 
 # Commits of the worktree, one per cycle.
 
-
 SAME, ANCESTOR, DIVERGED, UNKNOWN = "same", "ancestor", "diverged", "unknown"
 
 _SUBJECT = 72
@@ -299,7 +257,6 @@ class Commits:
         self._env = process.environment(env)
 
     def head(self) -> str:
-        """Return the oid of HEAD; "" on an unborn branch."""
         done = self._git("rev-parse", "--quiet", "--verify", "HEAD^{commit}")
         if done.code not in (0, 1):
             raise GitError(["rev-parse"], done.code, done.complaint)
@@ -309,9 +266,6 @@ class Commits:
         """Commit all changes that are not ignored, if there are any, and return HEAD.
 
         The subject is `<task>/cycle-<n>: <title><suffix>`, with the first line of the title.
-
-        Raises:
-            CommitRefused: git or a hook refuses to commit.
         """
         what = f"the work of cycle {cycle}"
         done = self._git("add", "--all")
@@ -329,12 +283,8 @@ class Commits:
     def relation(self, recorded: str) -> str:
         """Return how a recorded commit relates to HEAD.
 
-        Args:
-            recorded: its oid; "" for an unborn branch.
-
-        Returns:
-            SAME; ANCESTOR, if HEAD is ahead of it; DIVERGED; or UNKNOWN, if there is no such
-                commit.
+        SAME; ANCESTOR, if HEAD is ahead of it; DIVERGED; or UNKNOWN, if there is no such commit.
+        The oid of an unborn branch is "".
         """
         head = self.head()
         if recorded == head:
@@ -372,7 +322,6 @@ def _said(done: Completed) -> str:
 
 # The state machine.
 
-
 _TRIGGER = "review"
 CODER, REVIEWER = "coder", "reviewer"
 
@@ -387,11 +336,8 @@ class Review:
     Args:
         coder: does the work, in one conversation.
         reviewer: judges it, in a new conversation each time.
-        tell: prints a message for users.
-        shell: runs the linter and the filters.
         file: adds new findings to a tracker, after each cycle that was not approved.
         refactor: returns the changed task; None or the same text if it did not change.
-        clock: returns the current time in microseconds since the epoch.
     """
 
     def __init__(
@@ -420,14 +366,8 @@ class Review:
         self._state = CycleState()
 
     def go(self) -> Verdict:
-        """Continue until the work is approved.
-
-        Raises:
-            ReviewFailed: it was not approved, or an agent failed. The progress is recorded.
-            Diverged: HEAD does not follow the recorded work; nothing was changed.
-            InvalidCheckpoint: the recorded state is invalid; nothing was changed.
-        """
-        self._open()
+        """Continue until the work is approved; a failure is recorded with the progress."""
+        self._open()  # its errors leave everything unchanged
         try:
             while self._state.phase != APPROVED:
                 self._journal.check()
@@ -680,7 +620,6 @@ def _amount(cost: float | None) -> float:
 
 
 def _output(said: str, code: int) -> str:
-    """Return the output of a command with secrets masked, or its exit code."""
     return trimmed(secrets.masked(storable(said))) or f"exit code {code}, without a word"
 
 

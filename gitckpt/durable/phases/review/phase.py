@@ -22,22 +22,12 @@ from gitckpt.store.runs import run_files
 # Timeouts of an answer, of the linter or a filter, and of the tracker, in seconds.
 AGENT_TIMEOUT, CHECK_TIMEOUT, TRACKER_TIMEOUT = 3600.0, 600.0, 30.0
 
-# Maximum characters of a finding's description in the tracker.
-_LONGEST_DESCRIPTION = 3000
-
+_LONGEST_DESCRIPTION = 3000  # characters of a finding's description in the tracker
 _FORCE = "force"
-# A file of the run with the changed task.
-_REFACTORING = "refactoring"
+_REFACTORING = "refactoring"  # a file of the run with the changed task
 
 
 def carry_out(context: Context) -> Ended:
-    """Let coder and reviewer work until the reviewer approves.
-
-    Raises:
-        ReviewFailed: the work was not approved; a subclass says why.
-        UsageError: an option is invalid.
-        Cancelled, DeadlineReached, LeaseLost: the run has to stop.
-    """
     options = read(context.option)
     timeout = _agent_timeout(context.option)
     _settle_force(context, options)
@@ -71,14 +61,7 @@ def carry_out(context: Context) -> Ended:
 
 
 def read(said: Callable[[str], str]) -> ReviewOptions:
-    """Parse the options of a review.
-
-    Args:
-        said: returns the text of an option by name; "" if it is not set.
-
-    Raises:
-        UsageError: an option is invalid, or there is no task.
-    """
+    """Parse the options of a review; `said` returns the text of one, "" if it is not set."""
     _agent_timeout(said)
     if not said("title").strip():
         raise UsageError("there is no task", hint='say what is to be done: git ckpt review "Add a login page"')
@@ -133,7 +116,6 @@ class Filing:
         self._tell = tell
 
     def file(self, state: CycleState) -> CycleState:
-        """Create an issue for each open finding without one, and return the new state."""
         # Findings of filters get no issue: the filter itself shows whether they are fixed.
         theirs = [each for each in unresolved(state.all_findings) if not each.description.startswith(OF_FILTER)]
         lacking = [each for each in theirs if each.id not in state.beads]
@@ -172,7 +154,6 @@ class _Asked:
         self._timeout = timeout
 
     def ask(self, prompt: str, session: str | None, env: Mapping[str, str]) -> Reply:
-        """See `Asks.ask`."""
         context, run = self._context, self._context.run
         files = os.path.join(run.files.path, self._role)
         agent = Agent(self._client, run.path, {**context.environment(), **env}, context.watchdog, files)

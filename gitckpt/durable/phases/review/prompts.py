@@ -49,7 +49,6 @@ _ANSWER, _LEFT_OVER, _LINT, _BEFORE = 3000, 2000, 3000, 2000
 
 
 def coder(state: CycleState) -> str:
-    """Return the prompt of the coder at the start of a cycle."""
     if state.refactored:
         return _refactor(state)
     task = f"{_task(state)}\n\n"
@@ -68,7 +67,6 @@ def coder(state: CycleState) -> str:
 
 
 def lint_fix(state: CycleState) -> str:
-    """Return the prompt that makes the coder fix linter complaints."""
     return (
         f"{_task(state)}\n\nThe linter complains of your work; this has to be fixed before it is reviewed.\n\n"
         f"LINT OUTPUT:\n{cut(state.lint_output, _LINT)}\n\nFix all of it. Read the files concerned first.\n"

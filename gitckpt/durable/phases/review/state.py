@@ -17,12 +17,8 @@ from gitckpt.model.values import dataclass, field, replace
 
 # Texts of agents and commands, fit for a state and a prompt.
 
-
-# Marks the place where a text was cut.
-CUT = "... [truncated]"
-
-# Maximum characters of an answer or an output in a state.
-LONGEST = 100_000
+CUT = "... [truncated]"  # marks the place where a text was cut
+LONGEST = 100_000  # characters of an answer or an output in a state
 
 # White space by Unicode. `str.strip` removes four more control characters, which would change the
 # ids of findings.
@@ -30,17 +26,14 @@ _SPACE = "\t\n\v\f\r \x85\xa0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2
 
 
 def trimmed(text: str) -> str:
-    """Return a text without white space at its ends."""
     return text.strip(_SPACE)
 
 
 def cut(text: str, limit: int) -> str:
-    """Return the first `limit` characters of a text; `CUT` follows if it is longer."""
     return text if len(text) <= limit else text[:limit] + CUT
 
 
 def ending(text: str, limit: int) -> str:
-    """Return the last `limit` characters of a text, after `CUT` if it is longer."""
     return text if len(text) <= limit else f"{CUT}\n{text[-limit:]}"
 
 
@@ -50,26 +43,20 @@ def storable(text: str) -> str:
 
 
 def first_line(text: str, limit: int) -> str:
-    """Return the first `limit` characters of the first line of a text."""
     return trimmed(trimmed(storable(text)).replace("\0", "").partition("\n")[0])[:limit]
 
 
 # Findings, and their status over the cycles.
 
-
 FOUND, FIXED, STILL_PRESENT, REGRESSED = "found", "fixed", "still_present", "regressed"
 STATUSES = (FOUND, FIXED, STILL_PRESENT, REGRESSED)
 
 CRITICAL, MAJOR = "critical", "major"
-
-# Prefix of the description of a filter's finding.
-OF_FILTER = "[filter:"
+OF_FILTER = "[filter:"  # prefix of the description of a filter's finding
 
 
 @dataclass(frozen=True, slots=True)
 class ReviewFinding:
-    """A problem to be fixed before approval."""
-
     severity: str  # a word of the reviewer, such as "critical", "major" or "minor"
     description: str
     cycle: int = 0  # 0: unknown
@@ -83,8 +70,6 @@ class ReviewFinding:
 
 @dataclass(frozen=True, slots=True)
 class Verification:
-    """The reviewer's word on an earlier finding."""
-
     finding: str  # id
     status: str  # FIXED, STILL_PRESENT or REGRESSED
     comment: str = ""
@@ -97,25 +82,18 @@ def finding_id(severity: str, description: str) -> str:
 
 
 def verified(findings: Iterable[ReviewFinding], verifications: Sequence[Verification]) -> tuple[ReviewFinding, ...]:
-    """Return all findings with the status of the last verification of each.
-
-    Unknown ids are ignored. A finding that occurs more than once changes everywhere.
-    """
+    """Return all findings, each with the status of its last verification."""
     status = {each.finding: each.status for each in verifications}
     return tuple(replace(each, status=status.get(each.id, each.status)) for each in findings)
 
 
 def unresolved(findings: Iterable[ReviewFinding]) -> tuple[ReviewFinding, ...]:
-    """Return the findings that are not fixed, each once in its latest version.
-
-    Their order is that of their first occurrence.
-    """
+    """Return the findings that are not fixed, each once in its latest version."""
     last = {each.id: each for each in findings}
     return tuple(each for each in last.values() if each.status != FIXED)
 
 
 # Parse a reviewer's answer: blocks of ISSUE, VERIFICATION and REPORT, and the word APPROVED.
-
 
 _ISSUE, _VERIFICATION, _REPORT, _APPROVED = "ISSUE:", "VERIFICATION:", "REPORT:", "APPROVED:"
 _SEVERITY, _DESCRIPTION = "SEVERITY:", "DESCRIPTION:"
@@ -124,8 +102,6 @@ _FIELDS = {"SATISFACTION:": "satisfaction", "RISK:": "risk", "NEEDS_HUMAN_REVIEW
 
 @dataclass(frozen=True, slots=True)
 class ReviewReport:
-    """The reviewer's verdict on the work as a whole."""
-
     satisfaction: str = ""  # high, medium or low
     risk: str = ""  # high, medium or low
     needs_human_review: bool = False
@@ -202,7 +178,6 @@ def _finding(block: list[str]) -> ReviewFinding:
 
 # The state of a review.
 
-
 D = TypeVar("D")
 
 IDLE, BEAD_CREATED, CODING, CODE_COMPLETE = "idle", "bead_created", "coding", "code_complete"
@@ -217,24 +192,19 @@ PHASES = (
 
 # Phase numbers of quasar before 23 February 2026.
 WITHOUT_FILTERING = tuple(phase for phase in PHASES if phase != FILTERING)
-
 # Phase numbers of quasar before 18 February 2026.
 WITHOUT_LINTING = tuple(phase for phase in WITHOUT_FILTERING if phase != LINTING)
 
 VERSION = 1
-
-# The key of the table in a run's state.
-KEY = "review"
-
+KEY = "review"  # key of the table in a run's state
 MORE = "more"
+
 # Phases that begin after the coder's work was committed.
 _COMMITTED = (LINTING, FILTERING, REVIEWING, REVIEW_COMPLETE)
 
 
 @dataclass(frozen=True, slots=True)
 class CycleState:
-    """The state of a review at one moment."""
-
     phase_id: str = ""  # of a quasar nebula; "" outside of one
     nebula_name: str = ""
     created_at: str = ""  # RFC 3339; "": unknown
@@ -280,7 +250,6 @@ class CycleState:
         return max(self.max_budget_usd - self.total_cost_usd, 0) / (2 * cycles)
 
     def to_state(self) -> dict[str, Any]:
-        """Return the table for the run's state, as JSON values."""
         return {**self.head(), "findings": _plain(self.findings), "all_findings": _plain(self.all_findings), MORE: self.more()}
 
     def head(self) -> dict[str, Any]:
@@ -308,7 +277,6 @@ class CycleState:
         }
 
     def more(self) -> dict[str, Any]:
-        """Return the values that quasar's checkpoint leaves out."""
         report = self.report
         return {
             "phase": self.phase,
@@ -342,12 +310,8 @@ class CycleState:
     def from_state(cls, table: Mapping[str, Any], source: str = f"state.{KEY}", numbers: tuple[str, ...] = PHASES) -> CycleState:
         """Parse a table, with or without `more`.
 
-        Args:
-            source: its place, for errors.
-            numbers: phases by number, for a table without the phase's name.
-
-        Raises:
-            InvalidCheckpoint: a key is missing or invalid; `NewerCheckpoint`: a later version.
+        `source` is its place, for errors. `numbers` are the phases by number, for a table without
+        the phase's name.
         """
         head, more = _Said(table, source), _Said(table.get(MORE, {}), f"{source}.{MORE}")
         _require_version(head)
@@ -437,7 +401,6 @@ class _Said(TableReader):
         return value
 
     def number(self, key: str) -> float:
-        """Return a finite number, 0 or more."""
         value = self.values.get(key, 0.0)
         if type(value) not in (int, float):
             self.wrong(key, "a number", value, 0.0)
