@@ -27,20 +27,16 @@ if TYPE_CHECKING:
 
     from gitckpt.store.records.entry import Entry
 
-
 # Attempts at phases, from the checkpoints written here.
-
 
 # Triggers of run checkpoints made by work in the worktree, also while nothing drives the run.
 _OF_OTHERS = (*HOOK_TRIGGERS, MANUAL, STEP)
 
 
 class Attempts:
-    """The attempts at phases of a run so far.
+    """The attempts at phases of a run so far, seen from its worktree.
 
-    Args:
-        store: seen from the run's worktree.
-        is_new: whether there cannot be any attempts yet.
+    `is_new`: there cannot be any attempts yet.
     """
 
     def __init__(self, store: Checkpoints, run: str, *, is_new: bool = False) -> None:
@@ -55,24 +51,21 @@ class Attempts:
         return list(dict.fromkeys([*completed, *(name for name in reversed(labels) if name not in NOT_PHASES)]))
 
     def attempts_at(self, phase: str) -> int:
-        """Return the number of attempts at a phase."""
         if self._attempts is None:
             entries = trust.written_here(self._store, Query(run=self._run, status="started"))
             self._attempts = Counter(split(entry.label)[0] for entry in entries if entry.trigger == PHASE)
         return self._attempts[phase]
 
     def count_attempt(self, attempt: Attempt) -> None:
-        """Record that an attempt begins."""
         if self._attempts is not None:
             self._attempts[attempt.phase] = attempt.number
 
     def began(self, phase: str) -> str | None:
-        """Return the newest checkpoint at which a phase began, or None."""
         entries = trust.written_here(self._store, Query(run=self._run, label=f"{phase}-started"))
         return next((entry.id for entry in entries), None)
 
     def began_first(self, phase: str) -> Checkpoint | None:
-        """Return the checkpoint at which the latest series of attempts at a phase began."""
+        """Return where the latest series of attempts at a phase began."""
         newest = self.began(phase)
         if newest is None:
             return None
@@ -94,8 +87,7 @@ class Attempts:
     def was_worked_on(self, phase: str, newest: str) -> bool:
         """Return whether the worktree differs from the driver's last record of a phase.
 
-        Args:
-            newest: the newest checkpoint, used if the driver recorded nothing.
+        If the driver recorded nothing, it is compared with the checkpoint `newest`.
         """
         # Not the newest checkpoint: commits and saves by users extend the run, too. A rewind to
         # one of these, or a repeated phase, is meant to keep them.
@@ -112,7 +104,6 @@ class Attempts:
 
 
 # All runs and their status.
-
 
 # The statuses of started runs that can continue.
 RESUMABLE = (runstate.CRASHED, runstate.FAILED, runstate.PAUSED, runstate.BLOCKED)
@@ -176,7 +167,6 @@ def summaries(store: Checkpoints) -> list[RunInfo]:
 
 
 def _places(store: Checkpoints, runs: Sequence[str]) -> dict[str, str]:
-    """Return the worktree paths of runs."""
     found = ownership.of_runs(store.repository)
     missing = [run for run in runs if run not in found]
     if not missing:
@@ -189,10 +179,8 @@ def _places(store: Checkpoints, runs: Sequence[str]) -> dict[str, str]:
 def _told(store: Checkpoints, told: Sequence[str]) -> str:
     """Return the label that a program, user or agent left a run with.
 
-    For steps the next one may have begun, so their state decides.
-
-    Args:
-        told: label, oid and trigger of the newest checkpoint of a phase or step.
+    For steps the next one may have begun, so their state decides. `told` is label, oid and
+    trigger of the newest checkpoint of a phase or step.
     """
     label, oid, trigger = told
     name, how = phase.split(label)
@@ -223,11 +211,6 @@ def _as_written(store: Checkpoints, run: str) -> tuple[int, str, str | None, str
 
 
 def summary_of(store: Checkpoints, run: str) -> RunInfo:
-    """Return one run.
-
-    Raises:
-        NotFoundError: there is no such run.
-    """
     for each in summaries(store):
         if each.run == run:
             return each
@@ -251,31 +234,21 @@ def _leases(store: Checkpoints) -> dict[str, tuple[str, Lease]]:
 
 # The checkpoint to continue from.
 
-
 # How many checkpoints are tried before all: hooks record at each commit in most repositories.
 _FIRST = 100
 
 
 def latest_resumable(store: Checkpoints) -> Checkpoint | None:
-    """Return the checkpoint to continue from, or None.
+    """Return the checkpoint to continue from, or None; see `Store.latest_resumable`.
 
-    This is the newest checkpoint of the newest `unfinished` run, or a newer phase checkpoint
-    recorded in this worktree outside of runs, as by `git ckpt save --phase research-failed` in
-    a script. That one has `run` None and the state to continue with. A script records `--phase
-    run-complete` when nothing is left to do.
-
-    Within a run the sequence decides, otherwise the time. Unreadable and fetched checkpoints
-    are skipped. `errors` of the result say why it stopped.
+    A script records `--phase run-complete` when nothing is left to do. Within a run the sequence
+    decides, otherwise the time. Unreadable and fetched checkpoints are skipped.
     """
     candidates = [each for each in (_of_runs(store), _outside(store)) if each is not None]
     return max(candidates, key=lambda each: each.time, default=None)
 
 
 def unfinished(store: Checkpoints) -> list[RunInfo]:
-    """Return the unfinished runs of this worktree, the newest checkpoint first.
-
-    Each was started in this worktree or has it, is not complete and has no driver.
-    """
     over = (runstate.COMPLETE, *runstate.DRIVEN)
     left = (run for run in summaries(store) if run.status not in over)
     return [run for run in left if is_from_here(store, run.run)]
@@ -292,11 +265,7 @@ def is_from_here(store: Checkpoints, run: str) -> bool:
 
 
 def made_elsewhere(store: Checkpoints, names: Iterable[str]) -> dict[str, str]:
-    """Return which checkpoints and runs other worktrees made: the worktree by id.
-
-    Args:
-        names: ids of checkpoints and of runs.
-    """
+    """Return which checkpoints and runs other worktrees made: the worktree by id."""
     repository, here = store.repository, roster.place_of(store.repository)
     linked = administration.registered(repository)
     tops = {roster.place_in(git_dir): path for git_dir, path in linked}
@@ -345,7 +314,6 @@ def _outside(store: Checkpoints) -> Checkpoint | None:
 
 
 def _first_whole(store: Checkpoints, entries: Iterable[Entry]) -> Checkpoint | None:
-    """Return the first readable checkpoint."""
     for entry in entries:
         try:
             return store.read(entry.id)
@@ -356,10 +324,8 @@ def _first_whole(store: Checkpoints, entries: Iterable[Entry]) -> Checkpoint | N
 
 # The history of one run by phase.
 
-
 # The status of a phase that has not begun.
 PENDING = "pending"
-
 
 # Triggers that do not change the status of a phase; all others do, a program's own included.
 _WITHIN = (*WITHIN, STEP, OF_TRACKS)
@@ -371,7 +337,6 @@ class Event:
 
     Attributes:
         status: of its newest checkpoint, or `PENDING`; "started" while in progress.
-        attempts: their number.
         started: timestamp at which its last attempt began, if any.
         ended: timestamp at which its last attempt ended, if any.
         seconds: how long that attempt took.
@@ -413,12 +378,6 @@ class History:
 
 
 def read(store: Checkpoints, run: str) -> History:
-    """Return the history of a run.
-
-    Raises:
-        NotFoundError: there is no such run.
-        InvalidCheckpoint: one of its checkpoints is damaged.
-    """
     summary = summary_of(store, run)
     entries = list(reversed(heads.chain(store.index, store.repository, run)))
     found = store.objects.read([entry.oid for entry in entries])
