@@ -18,9 +18,7 @@ if TYPE_CHECKING:
     from gitckpt.git.repository import Repository
     from gitckpt.store.hooks.installation import Installation
 
-
 # Remotes that push checkpoints, or fetch over local ones.
-
 
 _OURS = ("refs/checkpoints/", "refs/ckpt/", "refs/keep/", "refs/notes/checkpoints")
 _KINDS = ("mirror", "push", "fetch")
@@ -76,12 +74,7 @@ def _takes(specs: list[str] | tuple[str, ...], side: int) -> bool:
 def install(repository: Repository, mode: str) -> Installation:
     """Make git call gitckpt at each commit, and write the settings file if missing.
 
-    Args:
-        mode: how git calls gitckpt; see `installation.install`.
-
-    Raises:
-        UsageError: the mode is unknown; nothing was changed.
-        CkptError: a file or the configuration cannot be written.
+    `mode` is that of `installation.install`.
     """
     version = require_git()
     notes.prepare(repository)
