@@ -489,13 +489,7 @@ class Leases:
 
 
 class Hold:
-    """A lease that this process holds or held; safe for threads.
-
-    Attributes:
-        lease: as last written.
-        before: the lease that it replaced; None for the first one, or if that was invalid.
-        is_first: whether its run had none before.
-    """
+    """A lease that this process holds or held; safe for threads."""
 
     drives = True  # this is the driver's own lease
 
@@ -505,9 +499,9 @@ class Hold:
         self._is_open = True
         self._length = length
         self._mutex = threading.RLock()
-        self.lease = lease
-        self.before = before
-        self.is_first = is_first
+        self.lease = lease  # as last written
+        self.before = before  # the lease that it replaced; None for the first, or if that was invalid
+        self.is_first = is_first  # its run had none before
 
     def update(self) -> Update:
         """Return the update that fails a transaction unless the lease is still held."""

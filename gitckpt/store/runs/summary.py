@@ -113,28 +113,17 @@ _RELEASED = b"\nreleased = "
 
 @dataclass(frozen=True, slots=True)
 class RunInfo:
-    """A run at a glance.
-
-    Attributes:
-        status: one of `runstate.STATUSES`.
-        label: the phase label behind the status.
-        time: of its newest checkpoint, in microseconds since the epoch.
-        started: time of its first checkpoint.
-        newest: the id of its newest checkpoint.
-        branch: of its newest checkpoint; None if HEAD was detached.
-        path: the top of its worktree; None if it has none.
-        lease: of its driver, also after a crash; None if it was released.
-    """
+    """A run at a glance."""
 
     run: str
-    status: str
-    label: str
-    time: int
-    started: int
-    newest: str
-    branch: str | None
-    path: str | None
-    lease: Lease | None
+    status: str  # one of `runstate.STATUSES`
+    label: str  # the phase label behind the status
+    time: int  # of its newest checkpoint, in microseconds since the epoch
+    started: int  # time of its first checkpoint
+    newest: str  # the id of its newest checkpoint
+    branch: str | None  # of its newest checkpoint; None if HEAD was detached
+    path: str | None  # the top of its worktree; None if it has none
+    lease: Lease | None  # of its driver, also after a crash; None if it was released
 
     @property
     def datetime(self) -> dt.datetime:
@@ -333,48 +322,30 @@ _WITHIN = (*WITHIN, STEP, OF_TRACKS)
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """The state of a phase.
-
-    Attributes:
-        status: of its newest checkpoint, or `PENDING`; "started" while in progress.
-        started: timestamp at which its last attempt began, if any.
-        ended: timestamp at which its last attempt ended, if any.
-        seconds: how long that attempt took.
-        saves: how often its files were saved in between.
-        errors: of the last attempt.
-        exit_code: of its command.
-        checkpoint: its newest checkpoint; None if it has not begun.
-        is_current: whether the run is at it.
-    """
+    """The state of a phase."""
 
     phase: str
-    status: str
+    status: str  # of its newest checkpoint, or `PENDING`; "started" while in progress
     attempts: int = 0
-    started: str | None = None
+    started: str | None = None  # timestamps of its last attempt
     ended: str | None = None
-    seconds: float | None = None
-    saves: int = 0
-    errors: tuple[str, ...] = ()
+    seconds: float | None = None  # how long that attempt took
+    saves: int = 0  # how often its files were saved in between
+    errors: tuple[str, ...] = ()  # of the last attempt
     exit_code: int | None = None
-    checkpoint: str | None = None
-    is_current: bool = False
+    checkpoint: str | None = None  # its newest; None if it has not begun
+    is_current: bool = False  # the run is at it
 
 
 @dataclass(frozen=True, slots=True)
 class History:
-    """A run with all its phases.
-
-    Attributes:
-        events: its phases, in the order of the pipeline or of their start.
-        unwritten: checkpoints that could not be written, a sentence each.
-        newest: its newest checkpoint, with the state.
-    """
+    """A run with all its phases."""
 
     summary: RunInfo
     pipeline: Pipeline
-    events: list[Event]
-    unwritten: list[str]
-    newest: Checkpoint
+    events: list[Event]  # in the order of the pipeline or of their start
+    unwritten: list[str]  # checkpoints that could not be written, a sentence each
+    newest: Checkpoint  # with the state
 
 
 def read(store: Checkpoints, run: str) -> History:
