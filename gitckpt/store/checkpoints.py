@@ -384,6 +384,5 @@ class Checkpoints:
         return heads.clear(self.repository, self.announce, lock)
 
     def announce(self, sentence: str) -> None:
-        """Report an unrequested action to the listener and the log."""
         log.append(self.repository, sentence)
         self._listener.tell(sentence)

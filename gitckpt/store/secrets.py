@@ -665,10 +665,7 @@ def look(index: PrivateIndex, files: str, paths: Sequence[bytes], stored: Mappin
 
 
 def unsettled_suspects(repository: Repository, path: bytes, places: Sequence[tuple[str, int, bytes]]) -> list[Suspect]:
-    """Return the unsettled hits of one file.
-
-    `places` are rule, line and bytes of each hit.
-    """
+    """Return the unsettled hits of one file, from rule, line and bytes of each hit."""
     settled = Settled(repository)
     name = quoted(path)
     found = [Suspect(name, rule, line, settled.digest(secret)) for rule, line, secret in places[:MOST]]

@@ -72,10 +72,7 @@ def _takes(specs: list[str] | tuple[str, ...], side: int) -> bool:
 
 
 def install(repository: Repository, mode: str) -> Installation:
-    """Make git call gitckpt at each commit, and write the settings file if missing.
-
-    `mode` is that of `installation.install`.
-    """
+    """Make git call gitckpt at each commit, and write the settings file if missing."""
     version = require_git()
     notes.prepare(repository)
     roster.prepare(repository)
@@ -90,7 +87,6 @@ def install(repository: Repository, mode: str) -> Installation:
 
 
 def uninstall(repository: Repository) -> Installation:
-    """Remove what `install` added; checkpoints and foreign text in hooks stay."""
     removed = installation.uninstall(repository)
     path = _file(repository)
     lines = installation.lines_left(repository)

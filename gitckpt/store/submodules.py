@@ -185,7 +185,6 @@ def way_to_make(path: bytes) -> str:
 
 
 def way_to_fetch(path: bytes, checkpoint_id: str) -> str:
-    """Return a hint how to fetch the checkpoint of a submodule."""
     specs = " ".join(f"'{refs}:{refs}'" for refs in (layout.CHECKPOINTS + checkpoint_id, f"refs/ckpt/*/{checkpoint_id}", "refs/keep/*"))
     # Without a checkout, `git -C` would fetch the refs into the superproject; `--git-dir` fails.
     git_dir = shell_word(os.path.join(os.fsdecode(path), ".git"))
@@ -221,11 +220,8 @@ def problem(repository: Repository, path: bytes, checkpoint_id: str) -> str | No
 def removal(store: AnyCheckpoints, checkpoint_ids: Collection[str], listed: Mapping[str, Entry] | None = None) -> Iterator[None]:
     """Remove, after the body, submodule checkpoints that are no longer named.
 
+    The body removes `checkpoint_ids` of the superproject, which the caller may have `listed`.
     Failures are logged; expiry tries again.
-
-    Args:
-        checkpoint_ids: the checkpoints of the superproject that the body removes.
-        listed: these by id, if the caller has listed them.
     """
     try:
         entries = fenced(layout.CHECKPOINTS, lambda: store.list(Query(ids=list(checkpoint_ids)))) if listed is None else listed.values()

@@ -97,7 +97,6 @@ def look_up(repository: Repository, oids: Collection[str]) -> dict[str, Holding]
 
 
 def _blocks(path: str) -> int | None:
-    """Return the bytes on disk of a file; None if it does not exist."""
     try:
         return os.lstat(path).st_blocks * 512
     except OSError:
@@ -186,8 +185,6 @@ class Amount:
 
 @dataclass(frozen=True, slots=True)
 class WorktreeUse:
-    """A worktree that gitckpt made."""
-
     path: str
     run: str | None
     # "complete", "unfinished", "removed" (the checkpoints of its run are gone), "checkpoint"
@@ -351,7 +348,6 @@ def _statuses(store: Checkpoints, refs: Mapping[str, str], runs: set[str]) -> di
 
 
 def _leftovers(repository: Repository, roots: Collection[str]) -> dict[str, tuple[str, bool]]:
-    """Return the kind of each leftover, and whether it is due, by path."""
     due = sweep.left_files(repository)
     found = {path: (sweep.kind_of(path), path in due) for path in sweep.scratch_files(repository)}
     for root in roots:

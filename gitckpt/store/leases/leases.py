@@ -157,8 +157,6 @@ _PATIENCE = 5.0
 
 
 class _Open:
-    """The lock file of this process in one repository."""
-
     def __init__(self, lock: Lock) -> None:
         self.lock = lock
         self.leases = 0  # how many need it
@@ -201,17 +199,14 @@ class LockFiles:
             _open[path] = mine
 
     def release(self, lease: Lease, *, is_over: bool) -> None:
-        """Release the lock unless other leases of this process need it.
-
-        `is_over`: the document of the lease says that it has no holder.
-        """
+        """Release the lock unless other leases of this process need it."""
         path = self._path(lease)
         with _mutex:
             mine = _open.get(path)
             if mine is None:
                 return  # the lock belongs to the parent of this forked process
             mine.leases -= 1
-            mine.stays |= not is_over
+            mine.stays |= not is_over  # over: the document of the lease says that it has no holder
             if not mine.leases:
                 del _open[path]
                 mine.lock.release(delete=not mine.stays)
@@ -449,12 +444,10 @@ class Leases:
         return lease, None if oid is None else (oid, before)
 
     def swap(self, lease: Lease, old: str, *, is_ours: bool = False) -> str:
-        """Replace a lease by another one, and return the oid of its document.
+        """Replace a lease, expected at the oid `old` ("" for none); return the new oid.
 
-        Args:
-            old: oid of the expected present lease; "" for none. If another is there: `RefMoved`.
-            is_ours: whether the process that `lease` names took it here; then the oid is listed as
-                such.
+        `is_ours`: the process that `lease` names took it here; then the oid is listed as such.
+        Raises `RefMoved` if another lease is there.
         """
         data = render(lease)
         oid = object_id("blob", data, self._repository.object_format)
@@ -500,7 +493,7 @@ class Hold:
         self._length = length
         self._mutex = threading.RLock()
         self.lease = lease  # as last written
-        self.before = before  # the lease that it replaced; None for the first, or if that was invalid
+        self.before = before  # the lease that it replaced; None for the first or an invalid one
         self.is_first = is_first  # its run had none before
 
     def update(self) -> Update:

@@ -22,7 +22,6 @@ from gitckpt.model.checkpoint import Omitted, Suspect, Worktree
 from gitckpt.model.errors import CkptError, WorktreeError
 from gitckpt.model.values import dataclass, field, replace
 from gitckpt.store import secrets
-from gitckpt.store import secrets as named
 from gitckpt.store.snapshot import manifest
 from gitckpt.store.snapshot.limits import Limits
 
@@ -84,7 +83,6 @@ def names(repository: Repository, snapshot: str | None) -> list[str]:
 
 
 def masked(repository: Repository, snapshot: str | None) -> list[str]:
-    """Return the names of the files in which a secret was masked."""
     # cat-file reads one name per line.
     found = [name for name in names(repository, snapshot) if "\n" not in name]
     contents = repository.cat_file.contents([f"{snapshot}:{ENTRY.decode()}/{name}" for name in found], secrets.LARGEST)
@@ -124,7 +122,7 @@ class RunFiles:
         objects.write([*listed.pending, ("tree", data)], flushed=False)
         made = object_id("tree", data, repository.object_format)
         return replace(
-            found, tree=made, omitted=(*found.omitted, *listed.omitted), suspects=(*found.suspects, *listed.suspects)[: named.MOST]
+            found, tree=made, omitted=(*found.omitted, *listed.omitted), suspects=(*found.suspects, *listed.suspects)[: secrets.MOST]
         )
 
     def keep(self, files: Mapping[str, bytes]) -> None:
@@ -239,7 +237,7 @@ class RunFiles:
             listed.pending.append(("blob", data))
             seen = self._seen[inner] = mark, object_id("blob", data, repository.object_format), places
         if seen[2]:
-            listed.suspects += named.unsettled_suspects(repository, b"%s/%s" % (ENTRY, os.fsencode(inner)), seen[2])
+            listed.suspects += secrets.unsettled_suspects(repository, b"%s/%s" % (ENTRY, os.fsencode(inner)), seen[2])
         return seen[1]
 
     def _write(self, repository: Repository, objects: Objects, tree: str, directory: str, *, is_top: bool = False) -> None:

@@ -34,10 +34,7 @@ _OF_OTHERS = (*HOOK_TRIGGERS, MANUAL, STEP)
 
 
 class Attempts:
-    """The attempts at phases of a run so far, seen from its worktree.
-
-    `is_new`: there cannot be any attempts yet.
-    """
+    """The attempts at phases of a run so far, seen from its worktree."""
 
     def __init__(self, store: Checkpoints, run: str, *, is_new: bool = False) -> None:
         self._store = store
@@ -132,7 +129,6 @@ class RunInfo:
 
 
 def summaries(store: Checkpoints) -> list[RunInfo]:
-    """Return all runs, the one with the newest checkpoint first."""
     rows = store.index.run_rows()
     held = _leases(store)
     paths = _places(store, [row[0] for row in rows])
@@ -185,10 +181,7 @@ def _told(store: Checkpoints, told: Sequence[str]) -> str:
 
 
 def _as_written(store: Checkpoints, run: str) -> tuple[int, str, str | None, str, str | None, int, list[str | None]]:
-    """Return the row fields, without ids, from only the checkpoints written here.
-
-    Foreign checkpoints that claim a local run do not count.
-    """
+    """Return the row fields, without ids, from only the checkpoints written here."""
     entries = heads.chain(store.index, store.repository, run)
     newest, times = entries[0], [entry.time for entry in entries]
     driven = next((entry.label for entry in entries if is_driven(entry)), None)
@@ -207,7 +200,6 @@ def summary_of(store: Checkpoints, run: str) -> RunInfo:
 
 
 def _leases(store: Checkpoints) -> dict[str, tuple[str, Lease]]:
-    """Return the unreleased, readable leases with their oids, by run."""
     named = list(store.refs.each(layout.LEASES))
     leases = {}
     for (ref, oid), content in zip(named, store.objects.read([oid for _, oid in named]), strict=True):
@@ -381,7 +373,6 @@ def read(store: Checkpoints, run: str) -> History:
 
 
 def _after(event: Event, checkpoint: Checkpoint, status: str) -> Event:
-    """Return the state of a phase after one more checkpoint."""
     attempt = checkpoint.attempt
     if status == "started":
         number = attempt.number if attempt is not None else event.attempts + 1

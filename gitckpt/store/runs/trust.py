@@ -110,10 +110,7 @@ def adopt(store: Checkpoints, run: str, head: str | None = None, *, by: str | No
 
 
 def _note_theirs(store: Checkpoints, run: str, head: str | None) -> None:
-    """Record with a run's worktrees which foreign checkpoints they lack.
-
-    The worktrees are at the state before others continued the run.
-    """
+    """Record which foreign checkpoints the worktrees of a run, still behind, lack."""
     newest = _ours(store, run)
     if newest is None or newest.oid == head:
         return
