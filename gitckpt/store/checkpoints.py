@@ -51,7 +51,6 @@ class Checkpoints:
 
     Args:
         repository: opened in the worktree in which checkpoints are recorded.
-        adapter: "auto", "libgit2" or "plumbing" (see `open_objects`).
         clock: returns the current time in microseconds since the epoch.
         new_id: returns a new UUID version 4.
         ahead: a private index that git is already refreshing, for the first capture.
@@ -83,7 +82,6 @@ class Checkpoints:
 
     @classmethod
     def open(cls, path: str | os.PathLike[str] = ".", *, adapter: str = "auto") -> Self:
-        """Open the repository that contains `path`."""
         return cls(open_repository(os.fspath(path)), adapter=adapter)
 
     def seen_from(self, repository: Repository, adapter: str) -> Self:
@@ -92,7 +90,6 @@ class Checkpoints:
 
     @property
     def index(self) -> Index:
-        """The derived index of the checkpoints."""
         with self._opening:
             if self._index is None:
                 from gitckpt.store.records.index import Index  # recording alone does not need SQLite
@@ -102,14 +99,12 @@ class Checkpoints:
 
     @cached_property
     def leases(self) -> Leases:
-        """The leases of the runs."""
         from gitckpt.store.leases.leases import Leases  # needed only to write into a run
 
         return Leases(self.objects, self.refs, self.repository, self.clock)
 
     @cached_property
     def rules(self) -> Rules:
-        """The settings; the listener receives a message about each ignored setting."""
         from gitckpt.store.config.settings import Rules  # needed only to capture or expire
 
         return Rules(self.repository, self._listener.tell)
@@ -182,11 +177,11 @@ class Checkpoints:
         Args:
             guard: the lease that must be held when the refs are written: that of the run or, with
                 `start`, that of the run that starts another.
-            change: takes the state of the run's head (empty for a new run) and returns the new one;
-                replaces `state`. It is called again after a lost race; its errors are raised here.
+            change: in place of `state`: takes the state of the run's head (empty for a new run) and
+                returns the new one. Called again after a lost race; its errors are raised here.
             progress_of: takes the state that `change` returned and returns the progress of the run.
-            keeps: keys of `state` that others write too. If another process has extended the
-                run since this store did, its values are kept.
+            keeps: keys of `state` that others write too: if another process has extended the run
+                since this store did, its values are kept.
             then: a second checkpoint, recorded in the same transaction.
         """
         run = details.get("run")
@@ -249,8 +244,7 @@ class Checkpoints:
     ) -> Checkpoint:
         """Capture and record as `Store.save` does; see `capture` and `record`.
 
-        Args:
-            without_files: the label to use if the capture timed out.
+        If the capture timed out, `without_files` is the label.
         """
         from gitckpt.store.snapshot import assurance
 
@@ -273,7 +267,6 @@ class Checkpoints:
         return parts if known == (commit, files) else None
 
     def read(self, checkpoint_id: str) -> Checkpoint:
-        """Read a checkpoint as `Store.read` does."""
         return codec.decode(self.raw(checkpoint_id), layout.CHECKPOINTS + checkpoint_id)
 
     def is_replaced(self, checkpoint_id: str) -> bool:
@@ -291,7 +284,6 @@ class Checkpoints:
         return self.read(checkpoint_id)
 
     def raw(self, checkpoint_id: str) -> bytes:
-        """Return the document of a checkpoint as stored."""
         require_text("id", checkpoint_id)
         ref = layout.CHECKPOINTS + checkpoint_id
         oid = self.refs.read(ref) if ids.is_id(checkpoint_id) else None
@@ -301,7 +293,6 @@ class Checkpoints:
         return layout.document(next(self.objects.read([oid])), ref, oid, hint="see what is wrong: git ckpt verify")
 
     def find(self, text: str) -> str:
-        """Resolve an id, prefix, run or rev as `Store.find` does."""
         from gitckpt.store.records import finder
 
         found = finder.find(text, self.repository, self.index, self.links)
@@ -311,22 +302,18 @@ class Checkpoints:
         return found
 
     def list(self, query: Query | None = None) -> Sequence[Entry]:
-        """List the checkpoints that match a query, newest first."""
         return self.index.select(query)
 
     def rewritten(self) -> Sequence[Entry]:
-        """List the checkpoints of commits that `git filter-repo` has rewritten."""
         from gitckpt.git.worktree import operation
 
         instead = operation.filtered(self.repository)
         return [entry for entry in self.list() if entry.git_sha in instead] if instead else []
 
     def problems(self) -> Sequence[Problem]:
-        """List the refs that are not valid checkpoints."""
         return self.index.problems()
 
     def links(self, commit: str) -> Sequence[Entry]:
-        """List the checkpoints linked to a commit, given by its full oid."""
         from gitckpt.store.records import finder
 
         return finder.linked(commit, self.repository, self.objects, self.index)
@@ -336,18 +323,13 @@ class Checkpoints:
         return self.leases.bound(run) if run is not None else None
 
     def write_links(self, instant: int | None = None) -> bool:
-        """Write the notes now; `instant` is the time of the notes commit."""
         with layout.turn(self.repository):
             return notes.write(self.repository, self.objects, self.refs, self.clock() if instant is None else instant)
 
     def write_due_links(self, instant: int | None = None, *, at_once: bool = False) -> bool:
-        """Write the notes if the last write is over a minute ago; return whether it did.
+        """Write the notes if due, or `at_once`; return whether it did, and log failures.
 
-        A failure is only logged, since notes are derived data.
-
-        Args:
-            instant: now, if the caller has already read the clock.
-            at_once: whether to write them even if the last write was less than a minute ago.
+        They are due a minute after the last write. `instant` is now, if the caller knows it.
         """
         instant = self.clock() if instant is None else instant
         try:
@@ -362,7 +344,6 @@ class Checkpoints:
         notes.append(self.repository, layout.link_lines(entries))
 
     def claim(self, key: str) -> Claim:
-        """Return the claim that gives a key to a new run."""
         from gitckpt.store.records.keys import Claim
 
         return Claim(key, self.refs, self.objects, self.repository.object_format, self.heads.is_there)
@@ -393,7 +374,6 @@ class Checkpoints:
             log.append(self.repository, f"refs were not packed: {error.message}")
 
     def remover(self) -> Remover:
-        """Return the remover of this repository's checkpoints."""
         from gitckpt.store.records.remover import Remover
 
         return Remover(self.repository, self.objects, self.refs, self.index)
@@ -404,6 +384,5 @@ class Checkpoints:
         return heads.clear(self.repository, self.announce, lock)
 
     def announce(self, sentence: str) -> None:
-        """Report an unrequested action to the listener and the log."""
         log.append(self.repository, sentence)
         self._listener.tell(sentence)

@@ -15,7 +15,6 @@ if TYPE_CHECKING:
 
     from gitckpt.git.repository import Repository
 
-
 FILE = "log"
 _LARGE = 1_000_000
 # In characters. The middle of a longer entry is left out.
@@ -29,9 +28,6 @@ def append(repository: Repository, text: str) -> str:
 
     A log of more than 1 MB is first renamed to `log.1`. Users attach logs to bug reports, so an
     entry must not contain arguments, state or file contents.
-
-    Raises:
-        CkptError: the log cannot be written.
     """
     path = os.path.join(repository.make_private_dir(), FILE)
     try:
@@ -74,9 +70,6 @@ class Listener:
     Args:
         tell: takes one sentence about an unrequested action (also logged) or an ignored setting.
         progress: takes a line that replaces the previous one; "" ends the display.
-
-    Raises:
-        UsageError: an argument is not callable.
     """
 
     def __init__(
@@ -84,7 +77,7 @@ class Listener:
         tell: Callable[[str], object] = lambda _: None,
         progress: Callable[[str], object] = lambda _: None,
     ) -> None:
-        for name, call in (("tell", tell), ("progress", progress)):
-            require_callable(name, call)
+        require_callable("tell", tell)
+        require_callable("progress", progress)
         self.tell = tell
         self.progress = progress

@@ -56,13 +56,9 @@ def prepare(repository: Repository) -> None:
 
 
 def append(repository: Repository, links: Lines, gone: Collection[str] = ()) -> None:
-    """Queue changes for the next write.
+    """Queue note lines by commit, and the ids of checkpoints about to be removed.
 
     On a full disk nothing is queued; `verify --repair` finds such changes.
-
-    Args:
-        links: note lines by commit.
-        gone: ids of checkpoints that are about to be removed.
     """
     text = "".join(f"{commit} {line}\n" for commit, lines in links.items() for line in lines)
     text += "".join(f"{name}\n" for name in gone)
@@ -79,10 +75,7 @@ def append(repository: Repository, links: Lines, gone: Collection[str] = ()) -> 
 def is_due(repository: Repository, instant: int) -> bool:
     """Return whether changes are queued and the last write is over a minute ago.
 
-    A last write in the future counts as due: the clock was changed.
-
-    Args:
-        instant: now, in microseconds since the epoch.
+    A last write in the future counts as due: the clock was changed. `instant` is now, in µs.
     """
     if not _size(repository):
         return False
@@ -122,9 +115,6 @@ def write(
         links: further note lines by commit.
         gone: further ids whose lines are removed, unless their checkpoints exist.
         prepared: takes the objects before they are written.
-
-    Raises:
-        BusyError, GitError: the notes could not be written.
     """
     data = _content(repository)
     wanted, removed = _parsed(data)
@@ -160,13 +150,10 @@ def write(
 
 
 def carry(repository: Repository, command: str) -> None:
-    """Copy queued links of rewritten commits to the new commits.
+    """Copy queued links of commits rewritten in this worktree to the new commits.
 
-    Git itself copies the links that are already in notes.
-
-    Args:
-        repository: opened in the worktree in which commits were rewritten.
-        command: argument of the post-rewrite hook: "amend" or "rebase".
+    Git itself copies the links that are already in notes. `command` is the argument of the
+    post-rewrite hook: "amend" or "rebase".
     """
     there = waiting(repository)
     if not there:

@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     from gitckpt.git.repository import Repository
 
     class Recorded(Protocol):
-        """A checkpoint as listed."""
-
         @property
         def id(self) -> str: ...
         @property
@@ -38,9 +36,7 @@ if TYPE_CHECKING:
     # Oid of the document, `_IN`, `_FROM` or `_COPIED`, and the worktree.
     Written = tuple[str, str, str]
 
-
 # Documents of runs. A run continues without trust only from a document listed here.
-
 
 DIRECTORY = "chains"
 
@@ -49,21 +45,12 @@ _TAIL = 4096
 
 
 def extend(repository: Repository, run: str, head: str, oids: Sequence[str], *, drives: bool = False) -> list[str]:
-    """List documents that are about to extend a run whose head was written here.
+    """List documents (oldest first) that will extend a run; return paths to flush.
 
-    If they cannot be listed, the checkpoint is recorded all the same and the log says so: to adopt
-    the run later is better than to lose the checkpoint.
-
-    Args:
-        head: oid of the document that the run's head points to; "" for a new run.
-        oids: of the documents, oldest first.
-        drives: whether the run's driver writes; it never extends a foreign document.
-
-    Returns:
-        Paths to flush before the refs move.
-
-    Raises:
-        CkptError: `drives` is set and the head was not written here.
+    Nothing is listed after a head that was not written here; "" is the head of a new run. If they
+    cannot be listed, the checkpoint is recorded all the same and the log says so: to adopt the run
+    later is better than to lose the checkpoint. A driver (`drives`) never extends a foreign
+    document: `CkptError`.
     """
     if head and not knows(repository, run, head):
         if drives:
@@ -76,7 +63,6 @@ def extend(repository: Repository, run: str, head: str, oids: Sequence[str], *, 
 
 
 def note_chains(repository: Repository, run: str, oids: Sequence[str]) -> list[str]:
-    """List documents as written or adopted here; see `extend`."""
     path = _path_chains(repository, run)
     place = os.path.dirname(path)
     try:
@@ -128,7 +114,6 @@ def noted_after(repository: Repository, run: str, oid: str) -> list[bytes]:
 
 
 def known(repository: Repository, run: str) -> frozenset[str]:
-    """Return the oids of all documents of a run that were written or adopted here."""
     if not ids.is_run_id(run):
         return frozenset()
     try:
@@ -139,7 +124,6 @@ def known(repository: Repository, run: str) -> frozenset[str]:
 
 
 def forget(repository: Repository, run: str) -> None:
-    """Delete the list of a run that is gone."""
     try:
         os.unlink(_path_chains(repository, run))
     except OSError:
@@ -150,9 +134,6 @@ def forget_others_chains(repository: Repository, there: Callable[[], Collection[
     """Delete the lists of runs that are gone, which a kill can leave behind.
 
     The list of a run that is about to start is younger than `times.GRACE` and stays.
-
-    Args:
-        there: returns the existing runs.
     """
     place = os.path.join(repository.private_dir, DIRECTORY)
     try:
@@ -176,7 +157,6 @@ def _log(repository: Repository, sentence: str) -> None:
 
 # Checkpoints with document and worktree.
 
-
 # In the private directory. Lines: `<id> <oid> in|from|copied <name>:<made>`.
 FILE = "written"
 
@@ -188,23 +168,17 @@ _IN, _FROM, _COPIED = "in", "from", "copied"
 _FEW = 64
 
 _COMMONDIR = "commondir"
-_LINE = 110
-
 
 # The main worktree in a line.
 MAIN = ":"
 
 
 def name_of(repository: Repository) -> str:
-    """Return the name of the administrative directory; "" in the main worktree."""
     return os.path.basename(repository.git_dir) if repository.is_linked else ""
 
 
 def made_at(repository: Repository) -> str:
-    """Return when a linked worktree was made; "" if unknown or in the main worktree.
-
-    This distinguishes a worktree from an earlier one of the same name.
-    """
+    """Return when a linked worktree was made: an earlier one may have had its name."""
     return _made_at(repository.git_dir) if repository.is_linked else ""
 
 
@@ -214,7 +188,6 @@ def place_of(repository: Repository) -> str:
 
 
 def place_in(git_dir: str) -> str:
-    """Return the key of the linked worktree with this administrative directory."""
     return f"{os.path.basename(git_dir)}:{_made_at(git_dir)}".replace("\n", "?")
 
 
@@ -232,10 +205,9 @@ def note(
     is_apart: bool = False,
     flushed: bool = False,
 ) -> None:
-    """Append a line for each checkpoint; on a full disk, none.
+    """Append a line for each checkpoint (id, oid); on a full disk, none.
 
     Args:
-        documents: id and oid of each document.
         is_apart: whether the files are not those of this worktree, as for a run that starts at a
             commit.
         flushed: whether to flush to disk: an operation in progress is only restored with its line.
@@ -257,7 +229,6 @@ def prepare(repository: Repository) -> None:
 
 
 def copy(source: Repository, target: Repository, checkpoint_ids: Collection[str]) -> None:
-    """Copy the lines of copied checkpoints from their source repository."""
     lines = Roster.read(source, checkpoint_ids)
     for kind in (_FROM, _COPIED):
         names = [name for name in checkpoint_ids if lines.has_captured(name) == (kind == _COPIED)]
@@ -281,11 +252,7 @@ def replaced(checkpoint_id: str, more: str = "") -> WorktreeError:
 
 
 class Roster:
-    """The lines of checkpoints that were written here.
-
-    Args:
-        lines: by id; for an id with several lines, the last one.
-    """
+    """The lines of checkpoints that were written here; of several for an id, the last."""
 
     def __init__(self, repository: Repository, lines: Mapping[str, Written]) -> None:
         self._repository = repository
@@ -293,7 +260,6 @@ class Roster:
 
     @classmethod
     def read(cls, repository: Repository, checkpoint_ids: Collection[str] | None = None) -> Roster:
-        """Read the lines of some checkpoints, by default of all."""
         data = _content(repository)
         if checkpoint_ids is None or len(checkpoint_ids) > _FEW:
             found = (_parsed(line) for line in data.split(b"\n"))
@@ -308,27 +274,22 @@ class Roster:
         return bool(self._lines)
 
     def oid(self, checkpoint_id: str) -> str | None:
-        """Return the oid of the document that was written here, or None."""
         line = self._lines.get(checkpoint_id)
         return line[0] if line is not None else None
 
     def has(self, checkpoint_id: str, oid: str) -> bool:
-        """Return whether this very document was written here."""
         return self.oid(checkpoint_id) == oid
 
     def is_replaced(self, checkpoint_id: str, oid: str) -> bool:
-        """Return whether another document was written here than the ref points to."""
         return self.oid(checkpoint_id) not in (None, oid)
 
     def is_ours(self, entry: Recorded) -> bool:
         """Return whether a checkpoint was written here, or its run adopted."""
         if entry.run is None:
             return self.has(entry.id, entry.oid)
-
         return knows(self._repository, entry.run, entry.oid)
 
     def was_captured_in(self, checkpoint_id: str, place: str) -> bool:
-        """Return whether the files of a checkpoint were captured in a worktree."""
         return self._lines.get(checkpoint_id, ("", "", ""))[1:] == (_IN, place)
 
     def has_captured(self, checkpoint_id: str) -> bool:
@@ -341,7 +302,6 @@ class Roster:
         return line[2] if line is not None else None
 
     def ids_as_written(self, oids: Mapping[str, str]) -> set[str]:
-        """Return the ids whose refs (`oids`) point to documents that were written here."""
         return {name for name, line in self._lines.items() if oids.get(name) == line[0]}
 
     def replaced(self, oids: Mapping[str, str]) -> dict[str, str]:
@@ -353,9 +313,6 @@ def forget_others(repository: Repository, there: Callable[[], Collection[str]]) 
     """Drop the lines of checkpoints that are gone, once they are half of all lines.
 
     The caller holds the lock of writers: a record has its line before its refs.
-
-    Args:
-        there: returns the ids of all refs of checkpoints.
     """
     lines = _content(repository).split(b"\n")
     if len(lines) <= 2 * _FEW:

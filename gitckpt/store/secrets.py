@@ -33,9 +33,7 @@ if TYPE_CHECKING:
 
     Rule = tuple[bytes, str, str, float]
 
-
 # Secrets by context: a name, a header, or the markers of a private key.
-
 
 _KEY_HEADER = re.compile(rb"-----BEGIN[ A-Z0-9_-]{0,60}PRIVATE KEY(?: BLOCK)?-----")
 _KEY_FOOTER = re.compile(rb"-----END[ A-Z0-9_-]{0,80}-----")
@@ -130,7 +128,6 @@ def _authorized(text: bytes, folded: bytes, at: int) -> Iterator[tuple[str, int,
 
 
 def _assigned(text: bytes, folded: bytes, name: bytes, at: int) -> Iterator[tuple[str, int, int]]:
-    """Yield the values assigned to names such as "password"."""
     end = at + len(name)
     if name == b"key" and not folded.endswith(_KEYS, 0, at):
         if folded.endswith(b"client-", 0, at) and (found := _CLIENT_KEY.match(text, end)):
@@ -172,7 +169,6 @@ def entropy_of(text: bytes) -> float:
 
 
 # Rules for tokens with a fixed prefix. GITLEAKS: from gitleaks 8.30.1 (MIT); see docs/design.md.
-
 
 GITLEAKS = (
     (
@@ -381,7 +377,6 @@ RULES = GITLEAKS + OTHERS
 
 # The detector, fast enough to run at each save.
 
-
 # Files of more bytes are skipped: files that people write are smaller.
 LARGEST = 1_000_000
 
@@ -408,13 +403,7 @@ _ESCAPED = re.compile(rb"\\[nrt]")
 
 @dataclass(frozen=True, slots=True)
 class Hit:
-    """A likely secret.
-
-    Attributes:
-        rule: name of the rule that matched.
-        start: offset of the first byte.
-        end: offset after the last byte.
-    """
+    """A likely secret: the rule that matched, and its start and end in bytes."""
 
     rule: str
     start: int
@@ -463,11 +452,9 @@ def _all(data: bytes) -> Iterator[Hit]:
 
 
 def _beginnings(text: bytes, rules: dict[bytes, list[Rule]]) -> Iterator[tuple[int, list[Rule]]]:
-    """Yield where tokens may start, with the rules to try, unordered.
-
-    Splitting the text takes half the time of a regular expression for words.
-    """
+    """Yield where tokens may start, with the rules to try, unordered."""
     end = 0
+    # Splitting the text takes half the time of a regular expression for words.
     for whole in [word for word in text.translate(_SPACED).split() if len(word) >= _LEAST]:
         if whole[:2] in rules:
             word = whole
@@ -522,12 +509,10 @@ def masked(text: str) -> str:
 
 
 def masked_bytes(data: bytes) -> bytes:
-    """Replace each likely secret in bytes by `[masked: RULE]`."""
     return without(data, find_detector(data))
 
 
 def without(data: bytes, hits: Sequence[Hit]) -> bytes:
-    """Replace the given hits by `[masked: RULE]`."""
     if not hits:
         return data
     parts, at = [], 0
@@ -538,7 +523,6 @@ def without(data: bytes, hits: Sequence[Hit]) -> bytes:
 
 
 # Hits that a user has settled as no secrets, by path or digest.
-
 
 FILE, KEY = "settled-secrets", "secret-key"
 _DIGEST_BYTES = 8
@@ -565,19 +549,13 @@ class Settled:
         return hashlib.blake2b(secret, key=self._key, digest_size=_DIGEST_BYTES).hexdigest()
 
     def knows(self, path: str, digest: str) -> bool:
-        """Return whether a hit, given by path and digest, is settled."""
         lines = self._read()
         return _DIGEST + digest.encode() in lines or _PATH + _escaped(path) in lines
 
     def settle(self, what: str) -> bool:
         """Settle a file, or one secret in any file; return whether it is new.
 
-        Args:
-            what: a digest of 16 hex digits, or a path relative to the top of the worktree.
-
-        Raises:
-            UsageError: `what` is empty.
-            CkptError: the file cannot be written.
+        `what` is a digest of 16 hex digits, or a path relative to the top of the worktree.
         """
         if not what:
             raise UsageError("nothing is named", hint="name a path or a digest; git ckpt show says which")
@@ -627,7 +605,6 @@ class Settled:
 
 
 def is_digest(text: str) -> bool:
-    """Return whether a text is a digest rather than a path."""
     return len(text) == 2 * _DIGEST_BYTES and not text.strip("0123456789abcdef")
 
 
@@ -654,12 +631,10 @@ def masked_copies(repository: Repository, data: bytes) -> bytes:
 
 
 def has_masks(data: bytes) -> bool:
-    """Return whether a copy contains masked hits."""
     return MASK in data
 
 
 # Suspects in the files of a snapshot.
-
 
 # Most suspects per snapshot: a dump can contain any number.
 MOST = 1000
@@ -671,8 +646,7 @@ def look(index: PrivateIndex, files: str, paths: Sequence[bytes], stored: Mappin
     Files that are not regular, larger than `LARGEST`, or binary are skipped.
 
     Args:
-        index: the private index that lists the files as captured.
-        files: the tree of all files.
+        files: the tree of all files, as `index` lists them.
         paths: of the files to search, relative to the top of the worktree.
         stored: content of each of these that is a regular file; None to read it.
     """
@@ -691,12 +665,7 @@ def look(index: PrivateIndex, files: str, paths: Sequence[bytes], stored: Mappin
 
 
 def unsettled_suspects(repository: Repository, path: bytes, places: Sequence[tuple[str, int, bytes]]) -> list[Suspect]:
-    """Return the unsettled hits of one file.
-
-    Args:
-        path: of the file, as the document names it.
-        places: rule, line and bytes of each hit.
-    """
+    """Return the unsettled hits of one file, from rule, line and bytes of each hit."""
     settled = Settled(repository)
     name = quoted(path)
     found = [Suspect(name, rule, line, settled.digest(secret)) for rule, line, secret in places[:MOST]]

@@ -18,9 +18,7 @@ if TYPE_CHECKING:
     from gitckpt.git.repository import Repository
     from gitckpt.store.hooks.installation import Installation
 
-
 # Remotes that push checkpoints, or fetch over local ones.
-
 
 _OURS = ("refs/checkpoints/", "refs/ckpt/", "refs/keep/", "refs/notes/checkpoints")
 _KINDS = ("mirror", "push", "fetch")
@@ -74,15 +72,7 @@ def _takes(specs: list[str] | tuple[str, ...], side: int) -> bool:
 
 
 def install(repository: Repository, mode: str) -> Installation:
-    """Make git call gitckpt at each commit, and write the settings file if missing.
-
-    Args:
-        mode: how git calls gitckpt; see `installation.install`.
-
-    Raises:
-        UsageError: the mode is unknown; nothing was changed.
-        CkptError: a file or the configuration cannot be written.
-    """
+    """Make git call gitckpt at each commit, and write the settings file if missing."""
     version = require_git()
     notes.prepare(repository)
     roster.prepare(repository)
@@ -97,7 +87,6 @@ def install(repository: Repository, mode: str) -> Installation:
 
 
 def uninstall(repository: Repository) -> Installation:
-    """Remove what `install` added; checkpoints and foreign text in hooks stay."""
     removed = installation.uninstall(repository)
     path = _file(repository)
     lines = installation.lines_left(repository)

@@ -31,30 +31,28 @@ from gitckpt.store.log import Listener
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
+    from typing import Any, Self, Unpack
 
+    from gitckpt.model.checkpoint import Worktree
     from gitckpt.model.jsonable import StateChange
     from gitckpt.model.policy import Policy
     from gitckpt.store.audit.doctor import Diagnosis
     from gitckpt.store.audit.verification import Report
     from gitckpt.store.config.settings import Loosening
     from gitckpt.store.hooks.installation import Installation
-    from gitckpt.store.restore.restorer import Extras, Restored
-    from gitckpt.store.restore.undo import UndoStep
-    from gitckpt.store.retention.expiry import Expired
-    from gitckpt.store.usage import Usage
-
-    _Path = str | bytes | os.PathLike[str]
-    from collections.abc import Collection, Iterable, Mapping
-    from typing import Any, Self, Unpack
-
-    from gitckpt.model.checkpoint import Checkpoint, Worktree
     from gitckpt.store.records.draft import Details
     from gitckpt.store.records.entry import Entry, Problem, Query
     from gitckpt.store.records.recorder import Guard
+    from gitckpt.store.restore.restorer import Extras, Restored
+    from gitckpt.store.restore.undo import UndoStep
+    from gitckpt.store.retention.expiry import Expired
     from gitckpt.store.runs.summary import History, RunInfo
     from gitckpt.store.snapshot.limits import Limits
+    from gitckpt.store.usage import Usage
     from gitckpt.store.worktrees.opener import Opened
+
+    _Path = str | bytes | os.PathLike[str]
 
 
 class Store:
@@ -65,7 +63,10 @@ class Store:
             store.restore(saved.id)
 
     Threads may share a store; calls that record or list take turns. Call `close` after the last of
-    them: it ends processes and writes deferred notes. A forked process opens its own store.
+    them. A forked process opens its own store.
+
+    A checkpoint argument is a `Checkpoint` or a full id; an id raises the errors of `read`.
+    `UsageError` also reports an argument of the wrong type.
     """
 
     def __init__(self, checkpoints: Checkpoints) -> None:
@@ -80,16 +81,15 @@ class Store:
         Args:
             path: a directory in a worktree, or a bare repository. Variables such as `GIT_DIR` are
                 used for the current directory only: a hook has them for its own repository.
-            adapter: how objects are read and written. "libgit2" is faster for many calls and takes
-                80 ms to import; "plumbing" runs git; "auto" is libgit2 if it can open the
-                repository.
+            adapter: "libgit2" is faster for many calls and takes 80 ms to import; "plumbing" runs
+                git; "auto" is libgit2 if it can open the repository.
             listener: receives messages about unrequested actions and ignored settings, and the
-                progress of long operations; by default none.
+                progress of long operations.
 
         Raises:
             RepositoryError: there is no repository, git refuses it, git is too old, or it is a bare
                 repository inside another worktree, which only `GIT_DIR` opens.
-            UsageError: an argument has the wrong type, or the adapter is unknown.
+            UsageError: the adapter is unknown.
         """
         require_path("path", path, as_text=True)
         require_text("adapter", adapter)
@@ -108,8 +108,7 @@ class Store:
     def close(self) -> None:
         """Write deferred notes, end processes and close files.
 
-        Notes are derived data: if they cannot be written, the log says so, and no checkpoint is
-        lost.
+        Notes that cannot be written are logged: they are derived data.
         """
         self._checkpoints.close()
 
@@ -129,11 +128,10 @@ class Store:
     def capture(self, limits: Limits | None = None) -> Worktree:
         """Capture the files of the worktree, for `record`.
 
-        Args:
-            limits: what to leave out, and the timeout; by default the settings, without timeout.
+        The result names what was left out, and is `degraded` after a timeout.
 
-        Returns:
-            The captured worktree. It names what was left out, and is `degraded` after a timeout.
+        Args:
+            limits: by default the settings, without timeout.
 
         Raises:
             WorktreeError, UsageError: there is no worktree here, or git cannot read it.
@@ -157,7 +155,7 @@ class Store:
             label: `{phase}-{status}`, such as "research-failed"; a phase alone is complete:
                 "add-login" means "add-login-complete".
             state: JSON values, bytes, dates and times by name; None keeps the state of the run's
-                newest checkpoint.
+                newest checkpoint, which the result then lacks.
             worktree: what `capture` returned; None if the files are those of the linked commit.
             start: name of a run to start with this checkpoint, instead of `run`.
             key: unique key of that run, chosen by the caller; `run_of` finds the run by it.
@@ -167,9 +165,6 @@ class Store:
                 `message` (one line of at most 1,000 characters), `agent`, `errors`, `progress`,
                 `id` (a new UUID version 4, if the caller must know it in advance), `pipeline`,
                 `attempt`, `forked_from`, `rewound_to`.
-
-        Returns:
-            The checkpoint with the written state; a state kept from before is left out.
 
         Raises:
             UsageError: label or message is invalid, the id is taken, or a value is not allowed.
@@ -198,10 +193,9 @@ class Store:
         key: str | None = None,
         **details: Unpack[Details],
     ) -> Checkpoint:
-        """Capture the files and record a checkpoint with them.
+        """Capture the files and record a checkpoint with them, as `capture` and `record`.
 
-        This is `capture` and `record` in one, safe against a concurrent `gc --prune=now` and
-        against a HEAD that moves in between. Arguments, result and errors are those of both.
+        It is safe against a concurrent `gc --prune=now` and against a HEAD that moves in between.
 
         Raises:
             BusyError: HEAD moved, or objects of the snapshot vanished, at each attempt.
@@ -210,10 +204,7 @@ class Store:
         return self._checkpoints.save(label, state, limits=_limits(limits), start=start, key=key, guard=self._guard(details), **details)
 
     def read(self, checkpoint_id: str) -> Checkpoint:
-        """Return a checkpoint with its state.
-
-        Args:
-            checkpoint_id: the full id.
+        """Return a checkpoint, given by its full id, with its state.
 
         Raises:
             NotFoundError: it does not exist.
@@ -235,7 +226,6 @@ class Store:
                 linked to that commit, preferably of this worktree).
 
         Raises:
-            UsageError: `text` is empty.
             NotFoundError: nothing matches; the hint names similar ids.
             AmbiguousError: several ids match; the error lists them.
         """
@@ -267,9 +257,6 @@ class Store:
         """Return, by id, how many files differ from the linked commit.
 
         Entries whose files were not captured or are gone are left out.
-
-        Raises:
-            UsageError: `entries` is not a list of entries.
         """
         from gitckpt.store.records import finder
         from gitckpt.store.records.entry import Entry
@@ -282,14 +269,7 @@ class Store:
         return self._checkpoints.problems()
 
     def replaced(self, entries: Sequence[Entry]) -> Mapping[str, str]:
-        """Return, by id, the original oid of each checkpoint that a fetch has replaced.
-
-        Args:
-            entries: the checkpoints as `list` returns them.
-
-        Raises:
-            UsageError: `entries` is not a list of entries.
-        """
+        """Return, by id, the original oid of each checkpoint that a fetch has replaced."""
         from gitckpt.store.records.entry import Entry
         from gitckpt.store.roster import Roster
 
@@ -303,12 +283,10 @@ class Store:
         To continue a run, use `Run.resume`.
 
         Args:
-            checkpoint: a checkpoint or its full id.
             directory: path of the worktree; by default named after run or checkpoint, where the
                 settings say.
 
         Raises:
-            UsageError: the directory is not a path.
             WorktreeError: the directory exists, something is missing, or the restored files differ
                 from the captured ones.
         """
@@ -320,9 +298,6 @@ class Store:
         """Return, by path, the checkpoint from which `resume` made each worktree.
 
         Worktrees of runs are left out. The worktrees stay when their checkpoints are removed.
-
-        Args:
-            checkpoint_ids: full ids.
         """
         from gitckpt.store.worktrees import ownership
 
@@ -365,8 +340,7 @@ class Store:
         """Resolve a run id or a prefix of it.
 
         Raises:
-            NotFoundError: no run matches.
-            AmbiguousError: several runs match.
+            NotFoundError, AmbiguousError: no run matches, or several do.
         """
         from gitckpt.store.records import finder
 
@@ -374,10 +348,7 @@ class Store:
         return finder.find_run(text, self._checkpoints.index)
 
     def run_named(self, text: str) -> str | None:
-        """Resolve a run id or prefix, or return None if the text names no run.
-
-        Args:
-            text: as for `find`, which may also name a checkpoint.
+        """Resolve a run id or prefix; None if the text, as for `find`, names no run.
 
         Raises:
             AmbiguousError: several checkpoints or runs match; the error lists them.
@@ -402,12 +373,6 @@ class Store:
 
         Fetched checkpoints drive nothing until they are trusted. Outside of runs, a checkpoint that
         contains nothing to drive a run counts as well.
-
-        Args:
-            checkpoint: a checkpoint or its full id.
-
-        Raises:
-            NotFoundError, InvalidCheckpoint: as `read`.
         """
         from gitckpt.store.runs import trust
 
@@ -420,9 +385,9 @@ class Store:
         return summary.summaries(self._checkpoints)
 
     def unfinished_runs(self) -> Sequence[RunInfo]:
-        """List the unfinished runs of this worktree, newest checkpoint first.
+        """List the unfinished runs of this worktree without a live driver, newest first.
 
-        Each was started in this worktree, or this worktree belongs to it. None has a live driver.
+        Each was started in this worktree, or this worktree belongs to it.
         """
         from gitckpt.store.runs import summary
 
@@ -433,9 +398,6 @@ class Store:
 
         Args:
             names: full ids. Those that were fetched, or replaced by a fetch, have no worktree here.
-
-        Raises:
-            UsageError: `names` is not a list of strings.
         """
         from gitckpt.store.runs import summary
 
@@ -452,7 +414,7 @@ class Store:
         return summary.read(self._checkpoints, run)
 
     def cancel(self, run: str, *, wait: float = 30.0) -> bool:
-        """Stop the driver of a run and wait for its end. The run can be resumed.
+        """Stop the driver of a run, which can be resumed; return whether it had one.
 
         A driver in another process of this machine gets SIGTERM: `git ckpt run` ends its phase and
         records it as failed; a program without a handler dies, and its run has crashed. A driver
@@ -462,11 +424,7 @@ class Store:
         Args:
             wait: seconds to wait for the end; 0 only asks, without a signal.
 
-        Returns:
-            Whether the run had a driver.
-
         Raises:
-            UsageError: the run id or `wait` is invalid.
             BusyError: the lease changed each time before it could be written.
             CkptError: the driver was asked, but is stalled or has not stopped in time.
         """
@@ -486,7 +444,6 @@ class Store:
             holder: who takes it over, shown to people.
 
         Raises:
-            UsageError: the run id is invalid, or `holder` is not a string.
             NotFoundError: there is no such run.
             LeaseHeld: a driver that is not stalled has it.
             BusyError: the lease could not be written.
@@ -517,10 +474,7 @@ class Store:
         return summary.latest_resumable(self._checkpoints)
 
     def remove_run(self, run: str) -> int:
-        """Remove a run with its checkpoints, worktree, lease and files.
-
-        Returns:
-            The number of removed checkpoints.
+        """Remove a run with worktree, lease and files; return its number of checkpoints.
 
         Raises:
             NotFoundError: there is no such run.
@@ -550,7 +504,6 @@ class Store:
         HEAD stays. After a restore, `redo` cannot reach earlier undone steps any more.
 
         Args:
-            checkpoint: a checkpoint or its full id.
             paths: restore only these, relative to the top of the worktree ("."); by default all
                 files with the index and an operation in progress.
             index: whether to restore the index entries of `paths` too; without `paths` they always
@@ -564,7 +517,7 @@ class Store:
         Raises:
             NotFoundError: a path is neither here nor in the checkpoint.
             WorktreeError: something is in the way or missing; nothing was changed.
-            UsageError: `paths` is not a list of paths, is empty, or contains an empty path.
+            UsageError: `paths` is empty, or contains an empty path.
         """
         from gitckpt.store.restore import restorer
 
@@ -584,15 +537,11 @@ class Store:
     def undo(self, *, dry_run: bool = False, announce: Callable[[Sequence[str]], None] = lambda _: None) -> Restored:
         """Undo the newest `restore` in this worktree; repeat to undo earlier ones.
 
-        The present files are saved in a checkpoint first; `redo` restores them.
-
-        Args:
-            dry_run: whether to only report the changes.
-            announce: as for `restore`.
+        The present files are saved in a checkpoint first; `redo` restores them. Arguments and
+        `WorktreeError` as for `restore`.
 
         Raises:
             NotFoundError: there is nothing to undo.
-            WorktreeError: as `restore`.
         """
         from gitckpt.store.restore import restorer
 
@@ -602,15 +551,11 @@ class Store:
     def redo(self, *, dry_run: bool = False, announce: Callable[[Sequence[str]], None] = lambda _: None) -> Restored:
         """Redo the newest `undo` in this worktree; repeat to redo earlier ones.
 
-        The present files are saved in a checkpoint first; `undo` restores them.
-
-        Args:
-            dry_run: whether to only report the changes.
-            announce: as for `restore`.
+        The present files are saved in a checkpoint first; `undo` restores them. Arguments and
+        `WorktreeError` as for `restore`.
 
         Raises:
             NotFoundError: nothing was undone since the newest `restore`.
-            WorktreeError: as `restore`.
         """
         from gitckpt.store.restore import restorer
 
@@ -638,15 +583,13 @@ class Store:
         """Return git's diff between two checkpoints, or a checkpoint and this worktree.
 
         Args:
-            before: a checkpoint or its full id.
-            after: another one; None for the present files of this worktree.
+            after: None for the present files of this worktree.
             paths: pathspecs, relative to the current directory in a worktree.
             options: more options of `git diff`, such as "--stat".
 
         Raises:
-            NotFoundError, InvalidCheckpoint: as `read`; or a path matches no file of either side.
+            NotFoundError: a path matches no file of either side.
             WorktreeError: files are missing, or there is no worktree to compare with.
-            UsageError: `paths` is not a list of paths, or `options` is not a list of strings.
         """
         from gitckpt.store.snapshot import comparison, manifest
 
@@ -662,17 +605,10 @@ class Store:
         return self._compared(old, new, paths, options)
 
     def diff_commit(self, checkpoint: Checkpoint | str, *, paths: Sequence[_Path] = (), options: Sequence[str] = ()) -> bytes:
-        """Return git's diff between a checkpoint's linked commit and its files.
-
-        Args:
-            checkpoint: a checkpoint or its full id.
-            paths: as for `diff`.
-            options: as for `diff`.
+        """Return git's diff between a checkpoint's linked commit and its files, as `diff`.
 
         Raises:
-            NotFoundError, InvalidCheckpoint: as `read`.
             WorktreeError: the commit or files are missing.
-            UsageError: as `diff`.
         """
         from gitckpt.store.snapshot import manifest
 
@@ -681,8 +617,8 @@ class Store:
         return self._compared(base, manifest.files_of(repository, given), paths_of(paths), options)
 
     def _require_matches(self, trees: Sequence[str], paths: Sequence[_Path], where: str) -> None:
-        """Raise `NotFoundError` if a pattern matches no file: it may be a typo."""
         repository = self._checkpoints.repository
+        # A pattern without a match may be a typo.
         nothing = object_id("tree", b"", repository.object_format)
         unmatched = [path for path in paths if not any(self._compared(nothing, tree, [path], ["--name-only"]) for tree in trees)]
         if unmatched:
@@ -715,15 +651,12 @@ class Store:
         For a symbolic link it is the target.
 
         Args:
-            checkpoint: a checkpoint or its full id.
-            path: of the file, relative to the top of the worktree.
+            path: relative to the top of the worktree.
             beside: whether `path` is one of the run's files that `beside` lists.
 
         Raises:
-            NotFoundError: the checkpoint or the file does not exist.
-            InvalidCheckpoint: as `read`.
+            NotFoundError: the file does not exist.
             WorktreeError: the files of the checkpoint are missing.
-            UsageError: `path` is not a path.
         """
         from gitckpt.store.restore import restorer
 
@@ -733,11 +666,7 @@ class Store:
     def beside(self, checkpoint: Checkpoint | str) -> Sequence[str]:
         """List the files that a run keeps beside its worktree: inputs and phase outputs.
 
-        Args:
-            checkpoint: a checkpoint or its full id.
-
         Raises:
-            NotFoundError, InvalidCheckpoint: as `read`.
             WorktreeError: there are too many to list.
         """
         from gitckpt.store.runs import run_files
@@ -745,14 +674,7 @@ class Store:
         return run_files.names(self._checkpoints.repository, self._given(checkpoint).tree)
 
     def masked(self, checkpoint: Checkpoint | str) -> Sequence[str]:
-        """List the files of `beside` in which likely secrets were masked.
-
-        Args:
-            checkpoint: a checkpoint or its full id.
-
-        Raises:
-            CkptError: as `beside`.
-        """
+        """List the files of `beside` in which likely secrets were masked; errors as there."""
         from gitckpt.store.runs import run_files
 
         return run_files.masked(self._checkpoints.repository, self._given(checkpoint).tree)
@@ -760,11 +682,7 @@ class Store:
     def extras(self, checkpoint: Checkpoint | str) -> Extras:
         """Return the parts of a snapshot that a git tree cannot represent.
 
-        Args:
-            checkpoint: a checkpoint or its full id.
-
         Raises:
-            NotFoundError, InvalidCheckpoint: as `read`.
             WorktreeError: an object is missing or damaged, or there are too many paths to list.
         """
         from gitckpt.store.restore import restorer
@@ -778,15 +696,7 @@ class Store:
         return inside.capture(with_submodules=False).tree, inside.objects.head()[0]
 
     def diff_states(self, before: Checkpoint | str, after: Checkpoint | str) -> Sequence[StateChange]:
-        """List the values that differ in the states of two checkpoints.
-
-        Args:
-            before: a checkpoint or its full id.
-            after: another one.
-
-        Raises:
-            NotFoundError, InvalidCheckpoint: as `read`.
-        """
+        """List the values that differ in the states of two checkpoints."""
         from gitckpt.model import jsonable
 
         return jsonable.compare(dict(self._given(before).state), dict(self._given(after).state))
@@ -820,7 +730,6 @@ class Store:
         Raises:
             BusyError: another process was faster or holds a lock; some checkpoints may be gone, the
                 others are complete.
-            UsageError: `policy` is not a policy.
         """
         from gitckpt.model.policy import Policy
         from gitckpt.store.retention import expiry, maintenance
@@ -834,17 +743,14 @@ class Store:
         return found
 
     def settle(self, what: str) -> bool:
-        """Settle a likely secret as harmless: checkpoints no longer report it.
+        """Settle a likely secret as harmless; return whether it was not settled before.
 
         Args:
             what: a digest from `worktree.suspects`, or the path of a file relative to the top of
                 the worktree.
 
-        Returns:
-            Whether it was not settled before.
-
         Raises:
-            UsageError: `what` is empty or not a string.
+            UsageError: `what` is empty.
             CkptError: it cannot be saved.
         """
         from gitckpt.store.secrets import Settled
@@ -869,13 +775,9 @@ class Store:
         return found.loosened
 
     def allow(self, loosened: Loosening) -> None:
-        """Allow these values in all worktrees of this clone, until one of them changes.
-
-        Args:
-            loosened: what `loosened` returned.
+        """Allow what `loosened` returned in all worktrees of this clone, until it changes.
 
         Raises:
-            UsageError: the argument has another type.
             CkptError: it cannot be saved.
         """
         from gitckpt.store.config import settings
@@ -931,8 +833,7 @@ class Store:
         log depends on notes: `list`, `links` and `find` know all checkpoints without them.
 
         Args:
-            only_if_due: whether to write only after a minute without writing; failures are then
-                logged.
+            only_if_due: whether to write only after a minute without writing, and log failures.
 
         Raises:
             BusyError: another process was faster or holds a lock; the notes stay queued.
@@ -975,9 +876,8 @@ class Store:
     def outlook(self) -> str:
         """Return whether the next commit will be recorded.
 
-        Returns:
-            "recorded"; "missed" if the user must act first; "none" if no hooks were wanted; or "not
-                installed".
+        "recorded"; "missed" if the user must act first; "none" if no hooks were wanted; or "not
+        installed".
 
         Raises:
             RepositoryError: a hook file cannot be read, or git is missing.
@@ -999,21 +899,15 @@ class Store:
 
 
 def _named(paths: Sequence[_Path]) -> list[bytes]:
-    """Return paths as git spells them; the top is empty."""
     names = [os.fsencode(path) for path in paths_of(paths)]
     if not names:
         raise UsageError("paths: the list is empty", hint="leave it out to restore all files; to restore none, do not call restore")
     if b"" in names:
         raise UsageError("paths: one of them is empty", hint='name "." for all files')
-    return [b"" if name == b"." else name for name in names]
+    return [b"" if name == b"." else name for name in names]  # git names the top ""
 
 
 def inside(store: Store) -> Checkpoints:
-    """Return the internal `Checkpoints` of a store.
-
-    Raises:
-        UsageError: `store`, which programs pass in, is not a store.
-    """
     require("store", store, Store, "a Store")
     return store._checkpoints  # noqa: SLF001 - the only access to it
 

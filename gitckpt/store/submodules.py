@@ -33,8 +33,6 @@ if TYPE_CHECKING:
     from gitckpt.store.snapshot.limits import Limits
 
     class AnyCheckpoints(Protocol):
-        """The part of `Checkpoints` that this module uses."""
-
         repository: Repository
         objects: Objects
         clock: Callable[[], int]
@@ -56,14 +54,10 @@ _LABEL = "submodule-complete"
 
 
 def capture(store: AnyCheckpoints, found: Worktree, paths: Collection[bytes], limits: Limits) -> Worktree:
-    """Capture the submodules of a worktree, recursively.
+    """Capture the submodules of a worktree (`found`), recursively.
 
-    A submodule that could not be captured stays among the omitted paths, with the reason.
-
-    Args:
-        found: the captured worktree, with each submodule among the omitted paths.
-        paths: of submodules that are checked out, and of embedded repositories.
-        limits: apply in submodules as in the worktree itself.
+    A submodule that could not be captured stays among the omitted paths, with the reason. `paths`
+    are those of submodules that are checked out, and of embedded repositories.
     """
     made: list[Submodule] = []
     failed: dict[bytes, str] = {}
@@ -94,10 +88,7 @@ def capture(store: AnyCheckpoints, found: Worktree, paths: Collection[bytes], li
 
 
 def differ(store: AnyCheckpoints, before: Worktree | None, after: Worktree) -> bool:
-    """Return whether a submodule that two captures share differs in commit or files.
-
-    This includes nested submodules.
-    """
+    """Return whether a submodule, also a nested one, differs in commit or files."""
     known = {one.path: one for one in before.submodules} if before is not None else {}
     pairs = [(known[one.path], one) for one in after.submodules if one.path in known]
     return any(_differs(store, then, now) for then, now in pairs if then.checkpoint != now.checkpoint)
@@ -147,7 +138,6 @@ def of_tree(store: AnyCheckpoints, tree: str, but: Collection[str] = ()) -> tupl
 
 
 def _clean_at(inner: AnyCheckpoints, commit: str, path: str) -> Checkpoint:
-    """Return an existing or new checkpoint of a clean submodule."""
     worktree = replace(CLEAN, submodules=of_tree(inner, commit))
 
     def attempt() -> Checkpoint:
@@ -158,8 +148,6 @@ def _clean_at(inner: AnyCheckpoints, commit: str, path: str) -> Checkpoint:
 
 
 def _checkpoint_of(inner: AnyCheckpoints, path: str, limits: Limits) -> Checkpoint:
-    """Return an existing or new checkpoint of a submodule as it is now."""
-
     def attempt() -> Checkpoint:
         worktree = inner.capture(limits)
         if worktree.degraded is not None:
@@ -183,11 +171,7 @@ def _known(inner: AnyCheckpoints, head: tuple[str, str | None], worktree: Worktr
 
 
 def named_by(submodules: Iterable[str]) -> dict[str, bytes]:
-    """Return the path of each submodule checkpoint that some checkpoints name.
-
-    Args:
-        submodules: as in `Entry.submodules`.
-    """
+    """Return, by id, the path of the submodule checkpoints in `Entry.submodules`."""
     lines = (line.partition(" ") for each in submodules for line in each.split("\0")[:-1])
     return {checkpoint: modules.unquoted(path) for checkpoint, _, path in lines}
 
@@ -197,27 +181,18 @@ def _submodules(entries: Iterable[Entry]) -> Iterator[str]:
 
 
 def way_to_make(path: bytes) -> str:
-    """Return the command that checks out a missing submodule, recursively."""
     return f"git submodule update --init --recursive -- {shell_word(os.fsdecode(path))}"
 
 
 def way_to_fetch(path: bytes, checkpoint_id: str) -> str:
-    """Return a hint how to fetch the checkpoint of a submodule.
-
-    It uses `--git-dir`: if the submodule is not checked out, `git -C` would fetch the refs into the
-    superproject; `--git-dir` fails.
-    """
     specs = " ".join(f"'{refs}:{refs}'" for refs in (layout.CHECKPOINTS + checkpoint_id, f"refs/ckpt/*/{checkpoint_id}", "refs/keep/*"))
+    # Without a checkout, `git -C` would fetch the refs into the superproject; `--git-dir` fails.
     git_dir = shell_word(os.path.join(os.fsdecode(path), ".git"))
     return f"fetch it from where it was captured: git --git-dir={git_dir} fetch --no-tags --no-prune CLONE {specs}"
 
 
 def problem(repository: Repository, path: bytes, checkpoint_id: str) -> str | None:
-    """Return what is wrong with a submodule checkpoint, in one clause, or None.
-
-    Args:
-        repository: the superproject.
-    """
+    """Return what is wrong with a submodule checkpoint, in one clause, or None."""
     ref = layout.CHECKPOINTS + checkpoint_id
     there = modules.holding(repository, path, ref)
     if there is None:
@@ -245,12 +220,8 @@ def problem(repository: Repository, path: bytes, checkpoint_id: str) -> str | No
 def removal(store: AnyCheckpoints, checkpoint_ids: Collection[str], listed: Mapping[str, Entry] | None = None) -> Iterator[None]:
     """Remove, after the body, submodule checkpoints that are no longer named.
 
+    The body removes `checkpoint_ids` of the superproject, which the caller may have `listed`.
     Failures are logged; expiry tries again.
-
-    Args:
-        store: of the superproject.
-        checkpoint_ids: the checkpoints that the body removes.
-        listed: these by id, if the caller has listed them.
     """
     try:
         entries = fenced(layout.CHECKPOINTS, lambda: store.list(Query(ids=list(checkpoint_ids)))) if listed is None else listed.values()
@@ -266,11 +237,7 @@ def removal(store: AnyCheckpoints, checkpoint_ids: Collection[str], listed: Mapp
 
 
 def sweep(store: AnyCheckpoints) -> None:
-    """Remove submodule checkpoints that no checkpoint names, recursively.
-
-    Args:
-        store: of the superproject.
-    """
+    """Remove submodule checkpoints that no checkpoint names, recursively."""
     if not modules.are_there(store.repository):
         return
 
@@ -291,13 +258,7 @@ def sweep(store: AnyCheckpoints) -> None:
 def bring(store: AnyCheckpoints, source: Repository, to: Repository) -> None:
     """Copy submodule checkpoints, with all they need, to another repository of it.
 
-    The source's own checkpoints are not copied.
-
-    Args:
-        store: any store; its clock is used.
-
-    Raises:
-        GitError: not all of them could be copied.
+    The source's own checkpoints are not copied. Of `store`, only the clock is used.
     """
     with contextlib.closing(store.seen_from(source, "plumbing")) as theirs:
         ids = [one.id for one in theirs.list() if one.trigger == SUBMODULE and not modules.has(to, layout.CHECKPOINTS + one.id)]
@@ -313,7 +274,6 @@ def bring(store: AnyCheckpoints, source: Repository, to: Repository) -> None:
 
 
 def bring_all(store: AnyCheckpoints, source: Repository, to: Repository) -> None:
-    """Copy checkpoints as `bring` does, including nested submodules."""
     bring(store, source, to)
     for _, one, other in modules.within(source, to):
         with contextlib.closing(one):
@@ -337,7 +297,6 @@ def _remove(store: AnyCheckpoints, ids: Collection[str], paths: Collection[bytes
 
 
 def _in_each(store: AnyCheckpoints, paths: Collection[bytes], do: Callable[[AnyCheckpoints], None]) -> None:
-    """Call a function for each submodule's repository; errors are logged."""
     for repository in modules.stores(store.repository, paths):
         try:
             with contextlib.closing(store.seen_from(repository, "plumbing")) as inner:

@@ -1,6 +1,6 @@
-"""Measure objects that only some refs hold, by a few walks of git, and files on the disk.
+"""Measure the disk usage of gitckpt: objects that only its refs hold, and files.
 
-Nothing is fetched, no link is followed, and what is missing counts for nothing.
+Nothing is changed or fetched, no link is followed, and missing objects are skipped.
 """
 
 from __future__ import annotations
@@ -26,10 +26,6 @@ if TYPE_CHECKING:
     from gitckpt.git.repository import Repository
     from gitckpt.store.checkpoints import Checkpoints
 
-
-# Measure objects that only some refs hold, by a few walks of git, and files on the disk.
-
-
 _NO_FETCH = {"GIT_FLUSH": "0"}
 _WALK = ("rev-list", "--objects", "--no-object-names", "--missing=allow-any", "--ignore-missing")
 _CHUNK = 1 << 20
@@ -37,40 +33,26 @@ _CHUNK = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class Holding:
-    """An object that is there.
-
-    Attributes:
-        kind: "blob", "tree", "commit" or "tag".
-        size: what it takes on the disk, in bytes; of a pack, its own part.
-        is_loose: whether it has a file of its own.
-    """
-
     kind: str
-    size: int
+    size: int  # bytes on disk; in a pack those of its own part
     is_loose: bool
 
 
 @dataclass(frozen=True, slots=True)
 class Holdings:
-    """What some refs hold that no other does.
-
-    Attributes:
-        objects: the oids, for each lot of roots; what several lots lead to is in the first of them.
-        is_complete: whether git could walk all there is; where an object is damaged, it cannot.
-    """
+    """Objects that only some refs hold, each in the first lot of roots leading to it."""
 
     objects: Sequence[set[str]]
     is_complete: bool
 
 
 def held_only_by(repository: Repository, lots: Sequence[Collection[str]], spaces: Sequence[str], others: Collection[str]) -> Holdings:
-    """Returns the objects that some roots lead to, and no other ref and no HEAD of a worktree does.
+    """Return the objects that only the given roots lead to, no other ref or HEAD.
 
     Args:
         lots: oids of the roots, in lots.
-        spaces: what the refs of the roots are, or are below, such as "refs/notes/x": no ref there
-            counts as another one, …
-        others: … but these oids do.
+        spaces: refs of the roots, or spaces such as "refs/notes/x": no ref there counts as
+            another one, but the oids `others` do.
     """
     besides = [word for space in spaces for word in (f"--exclude={space}", f"--exclude={space}/*")] + ["--all"]
     known: set[str] = set()
@@ -79,7 +61,7 @@ def held_only_by(repository: Repository, lots: Sequence[Collection[str]], spaces
     for roots in lots:
         mine: set[str] = set()
         if roots:
-            # This leaves out the history that the others have, and little else: git looks at no tree that only they lead to.
+            # This leaves out the history of the others, but not their trees.
             revs = [*roots, *(f"^{oid}" for oid in others)]
             walk = _Walk(repository, [*_WALK, "--not", *besides, "--not", "--stdin"], revs)
             mine.update(oid.decode("ascii") for oid in walk)
@@ -87,7 +69,7 @@ def held_only_by(repository: Repository, lots: Sequence[Collection[str]], spaces
         found.append(mine - known)
         known |= mine
     if known:
-        # A bitmap, where there is one, has the answer ready.
+        # A bitmap, if any, makes this fast.
         walk = _Walk(repository, [*_WALK, "--use-bitmap-index", *besides, "--stdin"], others)
         for oid in walk:
             text = oid.decode("ascii")
@@ -99,11 +81,6 @@ def held_only_by(repository: Repository, lots: Sequence[Collection[str]], spaces
 
 
 def look_up(repository: Repository, oids: Collection[str]) -> dict[str, Holding]:
-    """Returns what there is to know of objects; those that are missing are left out.
-
-    Args:
-        oids: of the objects.
-    """
     if not oids:
         return {}
     data = "".join(f"{oid}\n" for oid in sorted(oids)).encode("ascii")
@@ -120,7 +97,6 @@ def look_up(repository: Repository, oids: Collection[str]) -> dict[str, Holding]
 
 
 def _blocks(path: str) -> int | None:
-    """Returns what a file takes on the disk, in bytes; None where there is none."""
     try:
         return os.lstat(path).st_blocks * 512
     except OSError:
@@ -128,17 +104,13 @@ def _blocks(path: str) -> int | None:
 
 
 class _Walk:
-    """The oids that a `git rev-list` prints, as they come: there may be millions.
-
-    Attributes:
-        is_complete: whether it came to its end; known once all were taken.
-    """
+    """The oids that a `git rev-list` prints, as they come: there may be millions."""
 
     def __init__(self, repository: Repository, words: Sequence[str], revs: Collection[str]) -> None:
         self._git = repository.git
         self._words = words
         self._data = "".join(f"{rev}\n" for rev in revs).encode("ascii")
-        self.is_complete = False
+        self.is_complete = False  # known once all oids were taken
 
     def __iter__(self) -> Iterator[bytes]:
         child = self._git.start(*self._words, env=_NO_FETCH)
@@ -154,24 +126,17 @@ class _Walk:
 
 
 class Measure:
-    """Counts files, each once, however many names it has and however many directories are measured.
-
-    Args:
-        apart: absolute paths that are counted elsewhere, with all beneath them.
-    """
+    """Counts files, each once, but none at or below the absolute paths `apart`."""
 
     def __init__(self, apart: Collection[str] = ()) -> None:
         self._apart = frozenset(apart)
         self._seen: set[tuple[int, int]] = set()
 
     def of(self, path: str) -> tuple[int, int]:
-        """Returns how many files are at or below a path, and what they take on the disk, in bytes, with the directories they are in.
+        """Return number and bytes on disk of the files at or below a path.
 
-        What vanishes meanwhile, or may not be looked into, counts for nothing. A link is counted,
-        and not followed.
-
-        Args:
-            path: absolute; it counts though it is set apart.
+        The bytes include directories. Vanished or unreadable files are skipped. A link
+        is counted, not followed. The path itself counts even if it is `apart`.
         """
         files, size = self._one(path)
         waiting = [path] if os.path.isdir(path) and not os.path.islink(path) else []
@@ -204,21 +169,15 @@ class Measure:
         return int(not is_directory), status.st_blocks * 512
 
 
-# What `git ckpt du` says: what each kind of thing that gitckpt has written takes on the disk. Changes nothing, the index neither.
+# The report.
 
-
+# Statuses of worktrees; see `WorktreeUse`.
 COMPLETE, UNFINISHED, REMOVED, CHECKPOINT, FORGOTTEN = "complete", "unfinished", "removed", "checkpoint", "forgotten"
-"""What becomes of worktrees; see `WorktreeUse`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Amount:
-    """How many there are of something, and what they take.
-
-    Attributes:
-        number: how many.
-        bytes: on the disk; None where nobody can tell.
-    """
+    """A number of things and their bytes on disk; None if these are not known."""
 
     number: int
     bytes: int | None
@@ -226,94 +185,54 @@ class Amount:
 
 @dataclass(frozen=True, slots=True)
 class WorktreeUse:
-    """A worktree that gitckpt made.
-
-    Attributes:
-        path: its top.
-        run: the run that it belongs to; None where it belongs to none.
-        status: one of "complete", "unfinished", "removed" (the checkpoints of its run are gone),
-            "checkpoint" (it was opened on a checkpoint rather than a run), "forgotten" (git does
-            not know of it any more).
-        files: how many files are in it; one with several names counts once, in all worktrees
-            together.
-        bytes: what they take on the disk, with what git keeps of the worktree.
-    """
-
     path: str
     run: str | None
+    # "complete", "unfinished", "removed" (the checkpoints of its run are gone), "checkpoint"
+    # (opened on a checkpoint, not a run), "forgotten" (git does not know it).
     status: str
-    files: int
-    bytes: int
+    files: int  # one with several names counts once, in all worktrees together
+    bytes: int  # with what git keeps of the worktree
 
 
 @dataclass(frozen=True, slots=True)
 class Leftover:
-    """What processes have made for themselves, of one kind: they are at work with it, or were killed.
+    """Scratch files of one kind, in use by a process or left by a killed one."""
 
-    Attributes:
-        kind: a pattern of the names, such as "tmp_pack_*".
-        number: how many files and directories.
-        bytes: what they take on the disk.
-        due: how many of them the next maintenance or `expire` deletes, as nobody can be at work
-            with them.
-        due_bytes: what these take.
-    """
-
-    kind: str
-    number: int
+    kind: str  # a pattern of the names, such as "tmp_pack_*"
+    number: int  # of files and directories
     bytes: int
-    due: int
+    due: int  # how many of them the next maintenance or `expire` deletes
     due_bytes: int
 
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """What the checkpoints of a repository take on the disk, and what lies around. An object is counted once, in the first that has it.
+    """Disk usage of a repository's checkpoints; each object counts once, in the first."""
 
-    Attributes:
-        checkpoints: their documents; `number` is that of refs, valid or not.
-        files: objects (files, trees, commits) that checkpoints hold, and no other ref and no HEAD
-            of a worktree does.
-        leases: leases and keys of runs.
-        links: notes, as objects.
-        refs: all refs of gitckpt's; their bytes are None in a reftable, which has everybody's refs.
-        worktrees: those that gitckpt made, the largest first.
-        run_files: files of runs beside their worktrees.
-        index: the derived index.
-        private: logs and what else is in the private directory.
-        leftovers: by kind.
-        loose: those of all these objects that have a file of their own; `git gc` packs them.
-        is_complete: whether all objects could be looked at; where one is damaged, some may be
-            missing here, or be somebody else's, too.
-    """
-
-    checkpoints: Amount
-    files: Amount
-    leases: Amount
-    links: Amount
-    refs: Amount
-    worktrees: Sequence[WorktreeUse]
-    run_files: Amount
-    index: Amount
-    private: Amount
+    checkpoints: Amount  # documents; `number` is that of refs, valid or not
+    files: Amount  # objects (files, trees, commits) that only checkpoints hold
+    leases: Amount  # with the keys of runs
+    links: Amount  # notes, as objects
+    refs: Amount  # all of gitckpt; bytes are None in a reftable, which has all refs
+    worktrees: Sequence[WorktreeUse]  # the largest first
+    run_files: Amount  # beside the worktrees
+    index: Amount  # the derived one
+    private: Amount  # logs and other files in the private directory
     leftovers: Sequence[Leftover]
-    loose: Amount
+    loose: Amount  # those of all these objects that have a file of their own; `git gc` packs them
+    # False if an object is damaged: some may be missing here, or be held by other refs too.
     is_complete: bool
 
     @property
     def bytes(self) -> int:
-        """What all of it takes on the disk, as far as that is known; `loose` is part of the rest."""
+        """The known bytes on disk of all; `loose` is part of the rest."""
         amounts = (self.checkpoints, self.files, self.leases, self.links, self.refs, self.run_files, self.index, self.private)
         beside = sum(each.bytes for each in self.worktrees) + sum(each.bytes for each in self.leftovers)
         return beside + sum(each.bytes or 0 for each in amounts)
 
 
 def measure(store: Checkpoints) -> Usage:
-    """Returns what the checkpoints of a repository take on the disk; the number of processes is the same for any number of them.
-
-    Raises:
-        GitError: git cannot list the refs.
-    """
+    """Measure a repository, with the same number of processes for any size."""
     repository = store.repository
     there = list(store.refs.each(*layout.OWN, layout.NOTES))
     refs = {ref: oid for ref, oid in there if not layout.is_foreign(ref)}
@@ -350,7 +269,7 @@ def measure(store: Checkpoints) -> Usage:
 
 
 def _objects(repository: Repository, refs: Mapping[str, str], others: Sequence[str]) -> tuple[list[dict[str, Holding]], bool]:
-    """Returns the objects that only our refs hold: documents, files, leases with keys, and links; and whether that is all."""
+    """Return the objects that only gitckpt's refs hold, by kind, and if these are all."""
     documents = {oid for ref, oid in refs.items() if ref.startswith((layout.CHECKPOINTS, layout.RUNS))}
     leases = {oid for ref, oid in refs.items() if ref.startswith((layout.LEASES, layout.KEYS))} - documents
     notes = {oid for ref, oid in refs.items() if ref == layout.NOTES}
@@ -367,7 +286,6 @@ def _size(objects: Mapping[str, Holding]) -> int:
 
 
 def _refs(repository: Repository, refs: Mapping[str, str]) -> Amount:
-    """Returns what refs take: files of their own, and lines among the packed ones."""
     if repository.has_reftable:
         return Amount(len(refs), None)
     measure = Measure()
@@ -376,11 +294,9 @@ def _refs(repository: Repository, refs: Mapping[str, str]) -> Amount:
 
 
 def _worktrees(repository: Repository, root: str) -> list[tuple[str, str | None, Owner | None]]:
-    """Returns path, administrative directory and owner of each worktree that gitckpt made; of one that git has forgotten, the path alone.
+    """Return path, git directory and owner of worktrees; the path of forgotten ones.
 
-    Args:
-        repository: seen from any of its worktrees.
-        root: where worktrees are made; "" where there is no such place.
+    `root` is where worktrees are made; "" for none.
     """
     found: list[tuple[str, str | None, Owner | None]] = []
     known = set()
@@ -398,7 +314,7 @@ def _worktrees(repository: Repository, root: str) -> list[tuple[str, str | None,
 
 
 def _was_ours(repository: Repository, path: str) -> bool:
-    """Tells whether a directory that git does not know was a worktree of ours: the settings may name a place for other things, too."""
+    # The settings may name a root that holds other directories too.
     if os.path.basename(os.path.dirname(os.path.dirname(path))) == premises.PRIVATE:
         return os.path.isdir(path)
     git_dir = administration.named_by(path)
@@ -419,7 +335,7 @@ def _with_status(found: WorktreeUse, statuses: Mapping[str, str]) -> WorktreeUse
 
 
 def _statuses(store: Checkpoints, refs: Mapping[str, str], runs: set[str]) -> dict[str, str]:
-    """Returns what has become of runs, from their heads alone: the index would be written."""
+    # Only the heads are read: reading more would write the index.
     there = sorted(run for run in runs if layout.RUNS + run in refs)
     found = dict.fromkeys(runs, REMOVED)
     for run, read in zip(there, store.objects.read([refs[layout.RUNS + run] for run in there]), strict=True):
@@ -432,17 +348,11 @@ def _statuses(store: Checkpoints, refs: Mapping[str, str], runs: set[str]) -> di
 
 
 def _leftovers(repository: Repository, roots: Collection[str]) -> dict[str, tuple[str, bool]]:
-    """Returns the kind of each leftover, and whether it is due, by path.
-
-    Args:
-        repository: seen from any of its worktrees.
-        roots: the directories in which worktrees are.
-    """
     due = sweep.left_files(repository)
     found = {path: (sweep.kind_of(path), path in due) for path in sweep.scratch_files(repository)}
     for root in roots:
         found |= dict.fromkeys(ownership.half_made(root), (f"{ownership.BEING_MADE}*", False))
-    # A scaffold may lie where no worktree is any more, so that only the note of its removal names it.
+    # Only the note of a removal names a scaffold where there is no worktree any more.
     for path in worktree.half_removed(repository):
         kind = found.get(path, (f"ckpt/{os.path.basename(path).partition('.')[0]}.*", True))[0]
         found[path] = (kind, True)

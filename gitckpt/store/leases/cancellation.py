@@ -24,10 +24,6 @@ def cancel(leases: Leases, run: str, *, wait: float, tell: Callable[[str], objec
         wait: seconds to wait until the driver has ended its phase and recorded that. 0 only asks,
             and sends no signal.
         tell: takes a sentence if the process cannot be signaled.
-
-    Raises:
-        BusyError: the lease changed each time before it could be written.
-        CkptError: the driver was asked, but is stalled or has not stopped in time.
     """
     found = leases.cancel(run)
     if found is None:

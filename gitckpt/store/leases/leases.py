@@ -31,9 +31,7 @@ if TYPE_CHECKING:
     from gitckpt.git.refs import Refs
     from gitckpt.git.repository import Repository
 
-
 # The lease document and its errors.
-
 
 # Longest validity after a renewal, in microseconds, whatever the lease says: 20 renewal intervals.
 LONGEST = 600 * times.MICRO
@@ -61,24 +59,20 @@ class Lease:
     run: str
     # Increases with every holder.
     token: int
-
     # What the holder does, for people.
     holder: str
-
     host: str
     boot: str
     namespace: str
     pid: int
     # Start of the process, from `filesystem.start_of`.
     started: str
-
     acquired: str
     renewed: str
     expires: str
     released: str | None = None
     # Whether the holder was asked to stop.
     cancelled: bool = False
-
     unknown: Mapping[str, Any] = field(default_factory=dict)
 
     @property
@@ -87,13 +81,8 @@ class Lease:
         return min(times.from_text(self.expires), times.from_text(self.renewed) + LONGEST)
 
     def is_endless(self, now: int) -> bool:
-        """Return whether the lease is valid for longer than any driver would write.
-
-        That is longer than `LONGEST`, or renewed further ahead of now.
-
-        Args:
-            now: in microseconds since the epoch.
-        """
+        """Return whether the lease is valid longer than any driver would write."""
+        # Longer than `LONGEST`, or renewed further ahead of now.
         renewed = times.from_text(self.renewed)
         return self.released is None and (times.from_text(self.expires) - renewed > LONGEST or renewed - now > LONGEST)
 
@@ -114,7 +103,6 @@ class Lease:
 
 
 def render(lease: Lease) -> bytes:
-    """Return the document of a lease."""
     found: dict[str, Any] = {"version": _VERSION}
     for name in Lease.__slots__:
         value = getattr(lease, name)
@@ -124,11 +112,7 @@ def render(lease: Lease) -> bytes:
 
 
 def parse(data: bytes, ref: str) -> Lease:
-    """Parse the document of a lease.
-
-    Args:
-        ref: full name of its ref; its last part must be the run.
-    """
+    """Parse the document of a lease; the last part of its ref must be the run."""
     return fenced(ref, lambda: _parsed(data, ref))
 
 
@@ -168,23 +152,15 @@ def lost(run: str, lease: Lease | None, why: str = "removed") -> LeaseLost:
 
 # Lock files of driver processes. If one can be locked, its process is gone.
 
-
 # In seconds. A process that checks for life holds the lock for a moment.
 _PATIENCE = 5.0
 
 
 class _Open:
-    """The lock file of this process in one repository.
-
-    Attributes:
-        leases: how many leases need it.
-        stays: whether a lease could not be released. The file then stays: unlocked, it tells others
-            that the lease has no holder.
-    """
-
     def __init__(self, lock: Lock) -> None:
         self.lock = lock
-        self.leases = 0
+        self.leases = 0  # how many need it
+        # A lease could not be released: the file stays, unlocked, and tells that it has no holder.
         self.stays = False
 
 
@@ -205,8 +181,6 @@ os.register_at_fork(after_in_child=_after_fork)
 
 
 class LockFiles:
-    """The lock files of a repository."""
-
     def __init__(self, repository: Repository) -> None:
         self._repository = repository
 
@@ -214,9 +188,6 @@ class LockFiles:
         """Lock the file of this process for a lease that is about to be written.
 
         Without file locks or room for the file, the lease itself limits its validity.
-
-        Raises:
-            BusyError: another process keeps it locked.
         """
         self._repository.make_private_dir()
         path = self._path(lease)
@@ -228,24 +199,20 @@ class LockFiles:
             _open[path] = mine
 
     def release(self, lease: Lease, *, is_over: bool) -> None:
-        """Release the lock unless other leases of this process need it.
-
-        Args:
-            is_over: whether the document of the lease says that it has no holder.
-        """
+        """Release the lock unless other leases of this process need it."""
         path = self._path(lease)
         with _mutex:
             mine = _open.get(path)
             if mine is None:
                 return  # the lock belongs to the parent of this forked process
             mine.leases -= 1
-            mine.stays |= not is_over
+            mine.stays |= not is_over  # over: the document of the lease says that it has no holder
             if not mine.leases:
                 del _open[path]
                 mine.lock.release(delete=not mine.stays)
 
     def note(self, lease: Lease, oids: Iterable[str]) -> None:
-        """List lease documents as written here, by or for the process that a lease names."""
+        """List lease documents as written here, by or for the lease's process."""
         try:
             # Never create the file: an unlocked one says that the process is gone.
             fd = os.open(self._path(lease), os.O_WRONLY | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC)
@@ -255,7 +222,6 @@ class LockFiles:
             file.write("\n".join(["", *oids, ""]).encode("ascii"))
 
     def knows(self, lease: Lease, oid: str) -> bool:
-        """Return whether a lease document was written here."""
         try:
             fd = os.open(self._path(lease), os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
         except (OSError, CkptError):
@@ -282,27 +248,18 @@ class LockFiles:
 
 # Acquire, check, renew and release leases.
 
-
 # Validity without renewal, in microseconds. Only other machines rely on it.
 LENGTH = 120 * times.MICRO
 
 # Seconds between renewals.
 RENEWAL = 30.0
 
-# Environment of a driver's children: the lease token. It binds their writes to the lease.
+# Environment of a driver's children: the lease token, which binds their writes to it, and the run.
 FENCE_VARIABLE = "CKPT_LEASE"
-
-# Environment of a driver's children: the run.
 RUN_VARIABLE = "CKPT_RUN"
 
 
 class Leases:
-    """The leases of a repository.
-
-    Args:
-        clock: returns the current time in microseconds since the epoch.
-    """
-
     def __init__(self, objects: Objects, refs: Refs, repository: Repository, clock: Callable[[], int]) -> None:
         self._objects = objects
         self._refs = refs
@@ -311,7 +268,7 @@ class Leases:
         self.clock = clock
 
     def read(self, run: str) -> tuple[str, Lease] | None:
-        """Return a run's lease and the oid of its document; None if it never had one."""
+        """Return the document's oid and the lease of a run; None if it never had one."""
         ref = layout.LEASES + run
         oid = self.current(run)
         if oid is None:
@@ -322,11 +279,9 @@ class Leases:
         return oid, parse(found[1], ref)
 
     def current(self, run: str) -> str | None:
-        """Return the oid of a run's lease document; None if it never had one."""
         return self._refs.read(layout.LEASES + run)
 
     def require_free(self, run: str) -> None:
-        """Raise `LeaseHeld` if a live process drives the run."""
         found = self.read(run)
         if found is not None and self.is_held(*found):
             raise self.refusal(*found)
@@ -335,9 +290,6 @@ class Leases:
         """Return whether a live process holds a lease.
 
         On this machine the lock of the process decides, elsewhere the expiry of the lease.
-
-        Args:
-            oid: of the lease's document.
         """
         if lease.released is not None:
             return False
@@ -361,7 +313,6 @@ class Leases:
         return self._files.knows(lease, oid) and filesystem.start_of(lease.pid) == lease.started
 
     def refusal(self, oid: str, lease: Lease) -> LeaseHeld:
-        """Return the error that another process holds a lease."""
         who, run = lease.sentence(), lease.run
         if lease.is_endless(self.clock()):
             return LeaseHeld(
@@ -391,7 +342,6 @@ class Leases:
                 invalid (`Lease.is_endless`). That holder can write nothing more.
 
         Raises:
-            UsageError: `length` is more than `LONGEST`.
             LeaseHeld: a live process holds it.
             LockHeld, GitError: the ref could not be written.
         """
@@ -422,8 +372,7 @@ class Leases:
     def acquire_all(self, runs: Iterable[str], holder: str) -> tuple[dict[str, Hold], dict[str, CkptError]]:
         """Acquire the leases of many runs, in one transaction if possible.
 
-        Returns:
-            The holds by run, and the error of each run whose lease could not be acquired.
+        Return the holds, and the errors of the runs whose lease could not be acquired.
         """
         holds: dict[str, Hold] = {}
         refused: dict[str, CkptError] = {}
@@ -495,15 +444,10 @@ class Leases:
         return lease, None if oid is None else (oid, before)
 
     def swap(self, lease: Lease, old: str, *, is_ours: bool = False) -> str:
-        """Replace a lease by another one, and return the oid of its document.
+        """Replace a lease, expected at the oid `old` ("" for none); return the new oid.
 
-        Args:
-            old: oid of the expected present lease; "" for none.
-            is_ours: whether the process that `lease` names took it here; then the oid is listed as
-                such.
-
-        Raises:
-            RefMoved: another lease was there.
+        `is_ours`: the process that `lease` names took it here; then the oid is listed as such.
+        Raises `RefMoved` if another lease is there.
         """
         data = render(lease)
         oid = object_id("blob", data, self._repository.object_format)
@@ -514,15 +458,10 @@ class Leases:
         return oid
 
     def let_go(self, lease: Lease, *, is_over: bool) -> None:
-        """Release the lock file as `LockFiles.release` does."""
         self._files.release(lease, is_over=is_over)
 
     def cancel(self, run: str) -> tuple[str, Lease] | None:
-        """Ask the driver of a run to stop; return its lease with oid, or None without one.
-
-        Raises:
-            BusyError: the lease changed each time before it could be written.
-        """
+        """Ask the driver of a run to stop; return its lease with oid, or None without one."""
         for _ in range(20):
             found = self.read(run)
             if found is None or not self.is_held(*found):
@@ -543,16 +482,9 @@ class Leases:
 
 
 class Hold:
-    """A lease that this process holds or held; safe for threads.
+    """A lease that this process holds or held; safe for threads."""
 
-    Attributes:
-        lease: as last written.
-        before: the lease that it replaced; None for the first one, or if that was invalid.
-        is_first: whether its run had none before.
-        drives: True: this is the driver's own lease.
-    """
-
-    drives = True
+    drives = True  # this is the driver's own lease
 
     def __init__(self, leases: Leases, oid: str, lease: Lease, length: int, before: Lease | None, *, is_first: bool) -> None:
         self._leases = leases
@@ -560,9 +492,9 @@ class Hold:
         self._is_open = True
         self._length = length
         self._mutex = threading.RLock()
-        self.lease = lease
-        self.before = before
-        self.is_first = is_first
+        self.lease = lease  # as last written
+        self.before = before  # the lease that it replaced; None for the first or an invalid one
+        self.is_first = is_first  # its run had none before
 
     def update(self) -> Update:
         """Return the update that fails a transaction unless the lease is still held."""
@@ -570,11 +502,7 @@ class Hold:
             return Update(layout.LEASES + self.lease.run, self._oid, self._oid)
 
     def check(self) -> None:
-        """Check that the lease is still held, and read whether it was cancelled.
-
-        Raises:
-            LeaseLost: it is not held.
-        """
+        """Check that the lease is held, else `LeaseLost`; read whether it was cancelled."""
         with self._mutex:
             if self._leases.current(self.lease.run) == self._oid:
                 return
@@ -588,12 +516,6 @@ class Hold:
             self.lease = replace(self.lease, cancelled=found[1].cancelled)  # others may change only this
 
     def renew(self) -> None:
-        """Renew the lease.
-
-        Raises:
-            LeaseLost: another process has it.
-            LockHeld, GitError: the ref could not be written.
-        """
         now = self._leases.clock()
         self._write(lambda lease: replace(lease, renewed=times.to_text(now), expires=times.to_text(now + self._length)))
 
@@ -607,9 +529,8 @@ class Hold:
     def close(self, *, is_over: bool) -> None:
         """Release the lock by which others see that this process lives.
 
-        Args:
-            is_over: whether the lease was released, deleted or never written. Otherwise the lock
-                file stays, unlocked, and tells others that the lease has no holder.
+        If the lease is not over (released, deleted or never written), the lock file stays,
+        unlocked, and tells others that the lease has no holder.
         """
         with self._mutex:
             if self._is_open:
@@ -629,13 +550,9 @@ class Hold:
 
 
 class BoundToToken:
-    """Binds a writer to the lease of the driver that started it.
+    """Binds a writer to the lease of the driver that started it."""
 
-    Attributes:
-        drives: False: this is not the driver's own lease.
-    """
-
-    drives = False
+    drives = False  # this is not the driver's own lease
 
     def __init__(self, leases: Leases, run: str, token: int) -> None:
         self._leases = leases
@@ -650,5 +567,4 @@ class BoundToToken:
         return Update(layout.LEASES + self._run, found[0], found[0])
 
     def check(self) -> None:
-        """Raise `LeaseLost` if another driver has the run."""
         self.update()

@@ -22,7 +22,6 @@ from gitckpt.model.checkpoint import Omitted, Suspect, Worktree
 from gitckpt.model.errors import CkptError, WorktreeError
 from gitckpt.model.values import dataclass, field, replace
 from gitckpt.store import secrets
-from gitckpt.store import secrets as named
 from gitckpt.store.snapshot import manifest
 from gitckpt.store.snapshot.limits import Limits
 
@@ -30,13 +29,11 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from gitckpt.git.objects.port import Objects
 
-
 # Checkpoints that could not be written: a small file lists them for other processes while the
 # driver goes on.
 
 
 def read(repository: Repository, run: str) -> list[str]:
-    """Return what could not be written of a run, a sentence each."""
     try:
         with open(_path(repository, run), encoding="utf-8", errors="replace") as file:
             return file.read().splitlines()
@@ -64,11 +61,10 @@ def _path(repository: Repository, run: str) -> str:
 
 # The files of a run.
 
-
 # The entry of a snapshot's tree.
 ENTRY = b"run"
 
-# The directories of a run: files given as inputs, and one directory per phase with output.
+# The directories: files given as inputs, and one directory per phase with output.
 INPUT, OUTPUT = "input", "output"
 
 # File name endings of agents' prompts and logs: secrets in these are masked before they are
@@ -79,11 +75,7 @@ _SCRATCH = "writing"
 
 
 def names(repository: Repository, snapshot: str | None) -> list[str]:
-    """Return the paths of a snapshot's run files, relative to their directory.
-
-    Raises:
-        WorktreeError: there are too many to list.
-    """
+    """Return the paths of a snapshot's run files, relative to their directory."""
     if snapshot is None or repository.cat_file.info(f"{snapshot}:{ENTRY.decode()}") is None:
         return []
     bounds.require(repository, snapshot, "")
@@ -91,7 +83,6 @@ def names(repository: Repository, snapshot: str | None) -> list[str]:
 
 
 def masked(repository: Repository, snapshot: str | None) -> list[str]:
-    """Return the names of the files in which a secret was masked."""
     # cat-file reads one name per line.
     found = [name for name in names(repository, snapshot) if "\n" not in name]
     contents = repository.cat_file.contents([f"{snapshot}:{ENTRY.decode()}/{name}" for name in found], secrets.LARGEST)
@@ -100,19 +91,13 @@ def masked(repository: Repository, snapshot: str | None) -> list[str]:
 
 @dataclass(slots=True)
 class _Listed:
-    """What `_tree` finds: omitted files, objects to write, and suspected secrets."""
-
     omitted: list[Omitted] = field(default_factory=list)
     pending: list[tuple[str, bytes]] = field(default_factory=list)
     suspects: list[Suspect] = field(default_factory=list)
 
 
 class RunFiles:
-    """The directory of a run's files.
-
-    Args:
-        path: absolute; need not exist.
-    """
+    """The files of a run; the directory, an absolute path, need not exist."""
 
     def __init__(self, path: str) -> None:
         self.path = path
@@ -121,13 +106,7 @@ class RunFiles:
     def added(self, repository: Repository, objects: Objects, found: Worktree, commit: str, limits: Limits) -> Worktree:
         """Return a captured `Worktree` with these files added to its tree.
 
-        Args:
-            found: what was captured.
-            commit: the linked commit; "" for none.
-            limits: which files to omit by name or size. Symbolic links are always omitted.
-
-        Raises:
-            CkptError: a file cannot be read.
+        `commit` is the linked one, "" for none. Symbolic links are always omitted.
         """
         premises.require(self.path)
         if found.degraded or not os.path.isdir(self.path):
@@ -143,18 +122,11 @@ class RunFiles:
         objects.write([*listed.pending, ("tree", data)], flushed=False)
         made = object_id("tree", data, repository.object_format)
         return replace(
-            found, tree=made, omitted=(*found.omitted, *listed.omitted), suspects=(*found.suspects, *listed.suspects)[: named.MOST]
+            found, tree=made, omitted=(*found.omitted, *listed.omitted), suspects=(*found.suspects, *listed.suspects)[: secrets.MOST]
         )
 
     def keep(self, files: Mapping[str, bytes]) -> None:
-        """Store complete copies of inputs; unchanged ones are not written again.
-
-        Args:
-            files: name → content, not masked as in snapshots.
-
-        Raises:
-            WorktreeError: they cannot be written.
-        """
+        """Store complete copies of inputs, not masked as in snapshots, if changed."""
         written = []
         for name, data in files.items():
             path = os.path.join(self.path, INPUT, name)
@@ -173,7 +145,6 @@ class RunFiles:
             fsync.flush([os.path.join(self.path, INPUT), *_above(self.path)])
 
     def inputs(self) -> dict[str, bytes]:
-        """Return the existing copies of inputs: name → content."""
         contents = {}
         directory = os.path.join(self.path, INPUT)
         for name in names_in(directory):
@@ -186,11 +157,7 @@ class RunFiles:
     def bring_back(self, repository: Repository, objects: Objects, tree: str) -> None:
         """Write the missing files from a snapshot.
 
-        Args:
-            tree: the snapshot. It may be fetched: nothing is written outside the directory.
-
-        Raises:
-            WorktreeError: an object is missing, or a file cannot be written.
+        It may be fetched: nothing is written outside the directory.
         """
         bounds.require(repository, tree, "")
         found = next(objects.read([tree], None))
@@ -200,16 +167,10 @@ class RunFiles:
             self._write(repository, objects, entry[1], self.path, is_top=True)
 
     def take_back(self, repository: Repository, objects: Objects, now: str, then: str | None) -> None:
-        """Restore the output to that of an earlier snapshot.
+        """Restore the output to that of an earlier snapshot (None: without such files).
 
-        Files in no snapshot, such as suspected secrets, stay unless they are in the way.
-
-        Args:
-            now: a snapshot of the present files.
-            then: the snapshot to go back to; None for one without such files.
-
-        Raises:
-            WorktreeError: an object is missing, or a file cannot be removed or written.
+        Files that are not in `now`, a snapshot of the present files, such as suspected secrets,
+        stay unless they are in the way.
         """
         premises.require(self.path)
         bounds.require(repository, now, "")
@@ -256,9 +217,8 @@ class RunFiles:
         return object_id("tree", data, repository.object_format)
 
     def _blob(self, repository: Repository, inner: str, status: os.stat_result, listed: _Listed) -> str:
-        """Return the blob of a file; read it only if its stat data changed."""
         mark = (status.st_mtime_ns, status.st_ctime_ns, status.st_size, status.st_ino)
-        seen = self._seen.get(inner)
+        seen = self._seen.get(inner)  # not read again unless its stat data changed
         if seen is None or seen[0] != mark or repository.cat_file.info(seen[1]) is None:
             try:
                 with open(os.path.join(self.path, inner), "rb", opener=premises.create) as file:
@@ -277,7 +237,7 @@ class RunFiles:
             listed.pending.append(("blob", data))
             seen = self._seen[inner] = mark, object_id("blob", data, repository.object_format), places
         if seen[2]:
-            listed.suspects += named.unsettled_suspects(repository, b"%s/%s" % (ENTRY, os.fsencode(inner)), seen[2])
+            listed.suspects += secrets.unsettled_suspects(repository, b"%s/%s" % (ENTRY, os.fsencode(inner)), seen[2])
         return seen[1]
 
     def _write(self, repository: Repository, objects: Objects, tree: str, directory: str, *, is_top: bool = False) -> None:
@@ -300,8 +260,7 @@ class RunFiles:
 def _put(path: str, data: bytes, top: str, *, is_executable: bool = False) -> None:
     """Write a file atomically: existing files are never checked for a torn write.
 
-    Args:
-        top: the directory of the run's files; no snapshot includes a scratch file in it.
+    `top` is the directory of the run's files; no snapshot includes a scratch file in it.
     """
     directory = os.path.dirname(path)
 
@@ -326,15 +285,9 @@ def _above(path: str) -> list[str]:
 
 
 def with_inputs(repository: Repository, objects: Objects, found: Worktree, commit: str, files: Mapping[str, bytes]) -> Worktree:
-    """Return a `Worktree` record with the inputs of a starting run added.
+    """Add the inputs (name → content) of a starting run to a `Worktree` record.
 
-    Args:
-        found: the record without them.
-        commit: the linked commit; "" for none.
-        files: name → content. Stored contents are masked, so call `RunFiles.keep` as well.
-
-    Raises:
-        WorktreeError: the snapshot of `found` is gone.
+    Stored contents are masked, so call `RunFiles.keep` as well. `commit` is "" for none.
     """
     files = {name: secrets.masked_copies(repository, data) for name, data in files.items()}
     pending: list[tuple[str, bytes]] = [("blob", data) for data in files.values()]
@@ -353,8 +306,7 @@ def with_inputs(repository: Repository, objects: Objects, found: Worktree, commi
 
 
 def _entries(repository: Repository, objects: Objects, tree: str | None, commit: str) -> Entries:
-    """Return the entries of a snapshot; a clean worktree has those of the commit."""
-    if tree is None:
+    if tree is None:  # a clean worktree has the files of the commit
         return {b"files": (DIRECTORY, manifest.base_tree(repository, commit))}
     held = next(objects.read([tree], None))
     if held is None:
@@ -373,28 +325,17 @@ def directory(repository: Repository) -> str:
 
 
 def output_of(repository: Repository, tree: str | None) -> str | None:
-    """Return the tree of the output of a run's phases, if any.
-
-    Args:
-        tree: a snapshot; None for one without such files.
-    """
     found = repository.cat_file.info(f"{tree}:{ENTRY.decode()}/{OUTPUT}") if tree is not None else None
     return found[0] if found is not None else None
 
 
 def replace_file(path: str, data: bytes) -> None:
-    """Write a file of a run, replacing an existing one."""
     directory = os.path.dirname(path)
     make_directory(directory)
     _put(path, data, directory)
 
 
 def make_directory(path: str) -> None:
-    """Make a directory of a run.
-
-    Raises:
-        WorktreeError: it cannot be made.
-    """
     try:
         premises.make(path)
     except OSError as error:

@@ -27,21 +27,14 @@ if TYPE_CHECKING:
 
     from gitckpt.store.records.entry import Entry
 
-
 # Attempts at phases, from the checkpoints written here.
-
 
 # Triggers of run checkpoints made by work in the worktree, also while nothing drives the run.
 _OF_OTHERS = (*HOOK_TRIGGERS, MANUAL, STEP)
 
 
 class Attempts:
-    """The attempts at phases of a run so far.
-
-    Args:
-        store: seen from the run's worktree.
-        is_new: whether there cannot be any attempts yet.
-    """
+    """The attempts at phases of a run so far, seen from its worktree."""
 
     def __init__(self, store: Checkpoints, run: str, *, is_new: bool = False) -> None:
         self._store = store
@@ -55,24 +48,21 @@ class Attempts:
         return list(dict.fromkeys([*completed, *(name for name in reversed(labels) if name not in NOT_PHASES)]))
 
     def attempts_at(self, phase: str) -> int:
-        """Return the number of attempts at a phase."""
         if self._attempts is None:
             entries = trust.written_here(self._store, Query(run=self._run, status="started"))
             self._attempts = Counter(split(entry.label)[0] for entry in entries if entry.trigger == PHASE)
         return self._attempts[phase]
 
     def count_attempt(self, attempt: Attempt) -> None:
-        """Record that an attempt begins."""
         if self._attempts is not None:
             self._attempts[attempt.phase] = attempt.number
 
     def began(self, phase: str) -> str | None:
-        """Return the newest checkpoint at which a phase began, or None."""
         entries = trust.written_here(self._store, Query(run=self._run, label=f"{phase}-started"))
         return next((entry.id for entry in entries), None)
 
     def began_first(self, phase: str) -> Checkpoint | None:
-        """Return the checkpoint at which the latest series of attempts at a phase began."""
+        """Return where the latest series of attempts at a phase began."""
         newest = self.began(phase)
         if newest is None:
             return None
@@ -94,8 +84,7 @@ class Attempts:
     def was_worked_on(self, phase: str, newest: str) -> bool:
         """Return whether the worktree differs from the driver's last record of a phase.
 
-        Args:
-            newest: the newest checkpoint, used if the driver recorded nothing.
+        If the driver recorded nothing, it is compared with the checkpoint `newest`.
         """
         # Not the newest checkpoint: commits and saves by users extend the run, too. A rewind to
         # one of these, or a repeated phase, is meant to keep them.
@@ -113,7 +102,6 @@ class Attempts:
 
 # All runs and their status.
 
-
 # The statuses of started runs that can continue.
 RESUMABLE = (runstate.CRASHED, runstate.FAILED, runstate.PAUSED, runstate.BLOCKED)
 
@@ -122,28 +110,17 @@ _RELEASED = b"\nreleased = "
 
 @dataclass(frozen=True, slots=True)
 class RunInfo:
-    """A run at a glance.
-
-    Attributes:
-        status: one of `runstate.STATUSES`.
-        label: the phase label behind the status.
-        time: of its newest checkpoint, in microseconds since the epoch.
-        started: time of its first checkpoint.
-        newest: the id of its newest checkpoint.
-        branch: of its newest checkpoint; None if HEAD was detached.
-        path: the top of its worktree; None if it has none.
-        lease: of its driver, also after a crash; None if it was released.
-    """
+    """A run at a glance."""
 
     run: str
-    status: str
-    label: str
-    time: int
-    started: int
-    newest: str
-    branch: str | None
-    path: str | None
-    lease: Lease | None
+    status: str  # one of `runstate.STATUSES`
+    label: str  # the phase label behind the status
+    time: int  # of its newest checkpoint, in microseconds since the epoch
+    started: int  # time of its first checkpoint
+    newest: str  # the id of its newest checkpoint
+    branch: str | None  # of its newest checkpoint; None if HEAD was detached
+    path: str | None  # the top of its worktree; None if it has none
+    lease: Lease | None  # of its driver, also after a crash; None if it was released
 
     @property
     def datetime(self) -> dt.datetime:
@@ -152,7 +129,6 @@ class RunInfo:
 
 
 def summaries(store: Checkpoints) -> list[RunInfo]:
-    """Return all runs, the one with the newest checkpoint first."""
     rows = store.index.run_rows()
     held = _leases(store)
     paths = _places(store, [row[0] for row in rows])
@@ -176,7 +152,6 @@ def summaries(store: Checkpoints) -> list[RunInfo]:
 
 
 def _places(store: Checkpoints, runs: Sequence[str]) -> dict[str, str]:
-    """Return the worktree paths of runs."""
     found = ownership.of_runs(store.repository)
     missing = [run for run in runs if run not in found]
     if not missing:
@@ -189,10 +164,8 @@ def _places(store: Checkpoints, runs: Sequence[str]) -> dict[str, str]:
 def _told(store: Checkpoints, told: Sequence[str]) -> str:
     """Return the label that a program, user or agent left a run with.
 
-    For steps the next one may have begun, so their state decides.
-
-    Args:
-        told: label, oid and trigger of the newest checkpoint of a phase or step.
+    For steps the next one may have begun, so their state decides. `told` is label, oid and
+    trigger of the newest checkpoint of a phase or step.
     """
     label, oid, trigger = told
     name, how = phase.split(label)
@@ -208,10 +181,7 @@ def _told(store: Checkpoints, told: Sequence[str]) -> str:
 
 
 def _as_written(store: Checkpoints, run: str) -> tuple[int, str, str | None, str, str | None, int, list[str | None]]:
-    """Return the row fields, without ids, from only the checkpoints written here.
-
-    Foreign checkpoints that claim a local run do not count.
-    """
+    """Return the row fields, without ids, from only the checkpoints written here."""
     entries = heads.chain(store.index, store.repository, run)
     newest, times = entries[0], [entry.time for entry in entries]
     driven = next((entry.label for entry in entries if is_driven(entry)), None)
@@ -223,11 +193,6 @@ def _as_written(store: Checkpoints, run: str) -> tuple[int, str, str | None, str
 
 
 def summary_of(store: Checkpoints, run: str) -> RunInfo:
-    """Return one run.
-
-    Raises:
-        NotFoundError: there is no such run.
-    """
     for each in summaries(store):
         if each.run == run:
             return each
@@ -235,7 +200,6 @@ def summary_of(store: Checkpoints, run: str) -> RunInfo:
 
 
 def _leases(store: Checkpoints) -> dict[str, tuple[str, Lease]]:
-    """Return the unreleased, readable leases with their oids, by run."""
     named = list(store.refs.each(layout.LEASES))
     leases = {}
     for (ref, oid), content in zip(named, store.objects.read([oid for _, oid in named]), strict=True):
@@ -251,31 +215,21 @@ def _leases(store: Checkpoints) -> dict[str, tuple[str, Lease]]:
 
 # The checkpoint to continue from.
 
-
 # How many checkpoints are tried before all: hooks record at each commit in most repositories.
 _FIRST = 100
 
 
 def latest_resumable(store: Checkpoints) -> Checkpoint | None:
-    """Return the checkpoint to continue from, or None.
+    """Return the checkpoint to continue from, or None; see `Store.latest_resumable`.
 
-    This is the newest checkpoint of the newest `unfinished` run, or a newer phase checkpoint
-    recorded in this worktree outside of runs, as by `git ckpt save --phase research-failed` in
-    a script. That one has `run` None and the state to continue with. A script records `--phase
-    run-complete` when nothing is left to do.
-
-    Within a run the sequence decides, otherwise the time. Unreadable and fetched checkpoints
-    are skipped. `errors` of the result say why it stopped.
+    A script records `--phase run-complete` when nothing is left to do. Within a run the sequence
+    decides, otherwise the time. Unreadable and fetched checkpoints are skipped.
     """
     candidates = [each for each in (_of_runs(store), _outside(store)) if each is not None]
     return max(candidates, key=lambda each: each.time, default=None)
 
 
 def unfinished(store: Checkpoints) -> list[RunInfo]:
-    """Return the unfinished runs of this worktree, the newest checkpoint first.
-
-    Each was started in this worktree or has it, is not complete and has no driver.
-    """
     over = (runstate.COMPLETE, *runstate.DRIVEN)
     left = (run for run in summaries(store) if run.status not in over)
     return [run for run in left if is_from_here(store, run.run)]
@@ -292,11 +246,7 @@ def is_from_here(store: Checkpoints, run: str) -> bool:
 
 
 def made_elsewhere(store: Checkpoints, names: Iterable[str]) -> dict[str, str]:
-    """Return which checkpoints and runs other worktrees made: the worktree by id.
-
-    Args:
-        names: ids of checkpoints and of runs.
-    """
+    """Return which checkpoints and runs other worktrees made: the worktree by id."""
     repository, here = store.repository, roster.place_of(store.repository)
     linked = administration.registered(repository)
     tops = {roster.place_in(git_dir): path for git_dir, path in linked}
@@ -345,7 +295,6 @@ def _outside(store: Checkpoints) -> Checkpoint | None:
 
 
 def _first_whole(store: Checkpoints, entries: Iterable[Entry]) -> Checkpoint | None:
-    """Return the first readable checkpoint."""
     for entry in entries:
         try:
             return store.read(entry.id)
@@ -356,10 +305,8 @@ def _first_whole(store: Checkpoints, entries: Iterable[Entry]) -> Checkpoint | N
 
 # The history of one run by phase.
 
-
 # The status of a phase that has not begun.
 PENDING = "pending"
-
 
 # Triggers that do not change the status of a phase; all others do, a program's own included.
 _WITHIN = (*WITHIN, STEP, OF_TRACKS)
@@ -367,58 +314,33 @@ _WITHIN = (*WITHIN, STEP, OF_TRACKS)
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """The state of a phase.
-
-    Attributes:
-        status: of its newest checkpoint, or `PENDING`; "started" while in progress.
-        attempts: their number.
-        started: timestamp at which its last attempt began, if any.
-        ended: timestamp at which its last attempt ended, if any.
-        seconds: how long that attempt took.
-        saves: how often its files were saved in between.
-        errors: of the last attempt.
-        exit_code: of its command.
-        checkpoint: its newest checkpoint; None if it has not begun.
-        is_current: whether the run is at it.
-    """
+    """The state of a phase."""
 
     phase: str
-    status: str
+    status: str  # of its newest checkpoint, or `PENDING`; "started" while in progress
     attempts: int = 0
-    started: str | None = None
+    started: str | None = None  # timestamps of its last attempt
     ended: str | None = None
-    seconds: float | None = None
-    saves: int = 0
-    errors: tuple[str, ...] = ()
+    seconds: float | None = None  # how long that attempt took
+    saves: int = 0  # how often its files were saved in between
+    errors: tuple[str, ...] = ()  # of the last attempt
     exit_code: int | None = None
-    checkpoint: str | None = None
-    is_current: bool = False
+    checkpoint: str | None = None  # its newest; None if it has not begun
+    is_current: bool = False  # the run is at it
 
 
 @dataclass(frozen=True, slots=True)
 class History:
-    """A run with all its phases.
-
-    Attributes:
-        events: its phases, in the order of the pipeline or of their start.
-        unwritten: checkpoints that could not be written, a sentence each.
-        newest: its newest checkpoint, with the state.
-    """
+    """A run with all its phases."""
 
     summary: RunInfo
     pipeline: Pipeline
-    events: list[Event]
-    unwritten: list[str]
-    newest: Checkpoint
+    events: list[Event]  # in the order of the pipeline or of their start
+    unwritten: list[str]  # checkpoints that could not be written, a sentence each
+    newest: Checkpoint  # with the state
 
 
 def read(store: Checkpoints, run: str) -> History:
-    """Return the history of a run.
-
-    Raises:
-        NotFoundError: there is no such run.
-        InvalidCheckpoint: one of its checkpoints is damaged.
-    """
     summary = summary_of(store, run)
     entries = list(reversed(heads.chain(store.index, store.repository, run)))
     found = store.objects.read([entry.oid for entry in entries])
@@ -451,7 +373,6 @@ def read(store: Checkpoints, run: str) -> History:
 
 
 def _after(event: Event, checkpoint: Checkpoint, status: str) -> Event:
-    """Return the state of a phase after one more checkpoint."""
     attempt = checkpoint.attempt
     if status == "started":
         number = attempt.number if attempt is not None else event.attempts + 1

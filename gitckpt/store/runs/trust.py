@@ -33,7 +33,6 @@ if TYPE_CHECKING:
 
 # How many files, values or phases are shown; the rest are counted.
 _MANY = 20
-
 # How many characters of a value are shown.
 _LONG = 2000
 
@@ -55,9 +54,6 @@ def is_ours(store: Checkpoints, checkpoint: Checkpoint) -> bool:
     """Return whether a checkpoint was written or adopted here.
 
     Outside of runs, a checkpoint without a pipeline counts as local unless it was replaced.
-
-    Args:
-        checkpoint: just read from its own ref or the head of its run.
     """
     run = checkpoint.run
     if run is None:
@@ -72,12 +68,10 @@ def is_ours(store: Checkpoints, checkpoint: Checkpoint) -> bool:
 def read(store: Checkpoints, run: str, checkpoint_id: str) -> Checkpoint:
     """Return a checkpoint that a local run depends on; a fetch may have replaced it.
 
-    Args:
-        checkpoint_id: of this run, or of one that it continues.
+    It is of this run, or of one that it continues.
 
     Raises:
-        NotFoundError: it is gone.
-        Untrusted: it was not written here.
+        NotFoundError, Untrusted: it is gone, or was not written here.
     """
     ref = layout.CHECKPOINTS + checkpoint_id
     oid = store.refs.read(ref) if ids.is_id(checkpoint_id) else None
@@ -100,9 +94,6 @@ def adopt(store: Checkpoints, run: str, head: str | None = None, *, by: str | No
     Args:
         head: the oid that its head points to, as shown to the user.
         by: the run that continues from it, if the run itself stays foreign.
-
-    Raises:
-        CkptError: it cannot be recorded.
     """
     if by is None:
         _note_theirs(store, run, head)  # first: adoption makes them indistinguishable
@@ -119,10 +110,7 @@ def adopt(store: Checkpoints, run: str, head: str | None = None, *, by: str | No
 
 
 def _note_theirs(store: Checkpoints, run: str, head: str | None) -> None:
-    """Record with a run's worktrees which foreign checkpoints they lack.
-
-    The worktrees are at the state before others continued the run.
-    """
+    """Record which foreign checkpoints the worktrees of a run, still behind, lack."""
     newest = _ours(store, run)
     if newest is None or newest.oid == head:
         return
@@ -136,7 +124,6 @@ def _note_theirs(store: Checkpoints, run: str, head: str | None) -> None:
 
 
 def refusal(store: Checkpoints, checkpoint: Checkpoint, account: Sequence[str]) -> Untrusted:
-    """Return the error for a checkpoint that is not trusted."""
     short, run = checkpoint.id[: ids.SHORT], checkpoint.run
     if run is None and checkpoint.pipeline is None:
         error = roster.replaced(checkpoint.id, "; if you trust what came: --trust")
@@ -169,12 +156,9 @@ def refusal(store: Checkpoints, checkpoint: Checkpoint, account: Sequence[str]) 
 
 
 def account(store: Checkpoints, checkpoint: Checkpoint, commands: Sequence[str] = ()) -> list[str]:
-    """Describe what to consider before continuing from a foreign checkpoint, a line each.
+    """Describe what to consider before continuing from a foreign checkpoint, by line.
 
-    The lines are not escaped for a terminal.
-
-    Args:
-        commands: what would run, a line each, if known.
+    The lines are not escaped for a terminal. `commands` would run, if known.
     """
     ours = _ours(store, checkpoint.run) if checkpoint.run is not None else None
     before = store.read(ours.id) if ours is not None else None
@@ -198,12 +182,10 @@ def _name(before: Checkpoint | None) -> str:
 
 
 def _ours(store: Checkpoints, run: str) -> Entry | None:
-    """Return the newest checkpoint of a run that was written here."""
     return next(written_here(store, Query(run=run)), None)
 
 
 def _titled(title: str, lines: Iterable[str], *, every: bool = False) -> list[str]:
-    """Return lines below a title, or [] without lines."""
     found = [line if len(line) <= _LONG else f"{line[:_LONG]}… ({len(line)} characters)" for line in lines]
     shown = found if every else found[:_MANY]
     more = [f"  … and {len(found) - len(shown)} more"] if len(found) > len(shown) else []
@@ -231,7 +213,7 @@ def _text(value: Any) -> str:
 
 
 def _inputs(store: Checkpoints, checkpoint: Checkpoint, pipeline: Pipeline) -> list[str]:
-    """Describe the inputs of a run, for files how their copies begin and if digests match."""
+    """Describe the inputs of a run; of files also how their copies begin."""
     lines, copies = [], _copies(store, checkpoint.tree) if pipeline.contents else {}
     for name, value in pipeline.inputs.items():
         line = f"{name} = {value}"
@@ -248,7 +230,6 @@ def _inputs(store: Checkpoints, checkpoint: Checkpoint, pipeline: Pipeline) -> l
 
 
 def _copies(store: Checkpoints, tree: str | None) -> dict[str, str]:
-    """Return the oids of the input copies in a snapshot, by name."""
     found = store.repository.cat_file.info(f"{tree}:{ENTRY.decode()}/{INPUT}") if tree is not None else None
     held = next(store.objects.read([found[0]])) if found is not None else None
     if held is None or held[0] != "tree":
