@@ -20,17 +20,8 @@ from gitckpt.store.worktrees import ownership
 
 # Kinds of scratch files in the private directory.
 _PRIVATE = (
-    layout.DRIVER,
-    "exports",
-    "index",
-    "intent",
-    "objects",
-    "pack",
-    "rules",
-    "secret-key",
-    "symlink",
-    "unfiltered",
-    "written",
+    *(layout.DRIVER, "exports", "index", "intent", "objects", "pack", "rules"),
+    *("secret-key", "symlink", "unfiltered", "written"),
 )
 
 # Kinds of scratch files in the administrative directory of a worktree.
@@ -45,9 +36,6 @@ def sweep(repository: Repository, refs: Refs, tell: Callable[[str], object] = la
 
     Returns:
         The deleted refs; none while a checkpoint is being written.
-
-    Raises:
-        RefMoved, LockHeld, GitError: no ref was deleted.
     """
     if repository.has_reftable:
         return []  # its transactions are atomic
@@ -60,11 +48,7 @@ def sweep(repository: Repository, refs: Refs, tell: Callable[[str], object] = la
 
 
 def sweep_files(repository: Repository) -> list[str]:
-    """Delete files of killed processes (see `left_files`) and half-made worktrees.
-
-    Returns:
-        The deleted paths; `doctor` counts what cannot be deleted.
-    """
+    """Delete and return files of killed processes and half-made worktrees."""
     gone = [path for path, known in left_files(repository).items() if leftovers.discard(path, known)]
     gone += filter(_discard_lock, _in_private(repository, *layout.FILES_LOCK.split("{}")))
     return sorted([*gone, *(path for path in ownership.abandoned(repository) if ownership.discard(repository, path))])
@@ -126,18 +110,12 @@ def _scratch(repository: Repository) -> list[str]:
 
 
 def _left_worktrees(repository: Repository) -> dict[str, FileMark]:
-    """Return the git directories of worktrees that a killed `git worktree add` left.
-
-    Git locks a worktree while it adds it and never prunes a locked one.
-    """
+    # From a killed `git worktree add`: git locks a worktree while it adds it, and never prunes it.
     return leftovers.left_for(times.GRACE, filter(ownership.is_locked_by_us, administration.unfinished(repository)))
 
 
 def _left_keeps(repository: Repository) -> dict[str, FileMark]:
-    """Return the `.keep` files of killed gitckpt processes.
-
-    Git never repacks or deletes the contents of a kept pack.
-    """
+    # Git never repacks or deletes the contents of a kept pack.
     marks = {}
     place = os.path.join(repository.common_dir, "objects", "pack")
     for path in [os.path.join(place, name) for name in names_in(place) if name.endswith(".keep")]:
