@@ -167,7 +167,6 @@ def _note(repository: Repository, outcome: str) -> None:
 
 
 def pack(repository: Repository) -> None:
-    """Pack the store's own refs if many are loose."""
     packing.pack_if_many(repository, layout.OWN, require_git())
 
 

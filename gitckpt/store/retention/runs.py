@@ -102,13 +102,9 @@ def foresee(store: Checkpoints, fates: Sequence[Fate]) -> list[Fate]:
 
 
 def squashed(store: Checkpoints, but: Collection[str]) -> dict[str, tuple[Entry, str]]:
-    """Return progress checkpoints of complete phases that no other checkpoint names.
+    """Return progress checkpoints of complete phases by id, each with its phase.
 
-    Args:
-        but: runs to leave out.
-
-    Returns:
-        By id, each with its phase.
+    Leaves out checkpoints that another checkpoint names, and the runs in `but`.
     """
     in_progress = store.list(Query(in_run=True, status="progress", triggers=[PHASE]))
     chains = chains_of(store, {str(entry.run) for entry in in_progress}.difference(but))
@@ -133,10 +129,7 @@ def needed_by(store: Checkpoints, run: str) -> str | None:
 
 
 def named(store: Checkpoints) -> set[str]:
-    """Return the ids that the first or newest checkpoint of a run names.
-
-    An example is the checkpoint that a run was forked from.
-    """
+    """Return the ids that a run's first or newest checkpoint names, as that it was forked from."""
     ends = {id_: oid for _, id_, oid in store.index.sizes()[1].values()} | {row[2]: row[3] for row in store.index.run_rows()}
     return {name for document in _documents(store, ends) for name in _names(document)}
 
@@ -294,12 +287,8 @@ def _kept_by_worktree(store: Checkpoints, fate: Fate, rules: Settings) -> Fate:
 
 
 def _take_apart(store: Checkpoints, run: str, newest: Entry, now: Entry | None, rules: Settings) -> str | None:
-    """Remove worktree and files of a run whose lease is held; return why it stays.
-
-    Args:
-        newest: its newest checkpoint at the time of the decision.
-        now: its newest checkpoint.
-    """
+    """Remove worktree and files of a run whose lease is held; return why it stays."""
+    # `newest` was the newest checkpoint at the time of the decision.
     if now is None or now.id != newest.id:
         return "it went on meanwhile"
     try:

@@ -29,13 +29,10 @@ _BESIDE = (administration.AWAY, administration.SCRATCH, "ckpt-exact", layout.UND
 
 
 def sweep(repository: Repository, refs: Refs, tell: Callable[[str], object] = lambda _: None) -> list[str]:
-    """Delete the refs that belong to checkpoints which do not exist.
+    """Delete and return the refs of checkpoints that do not exist.
 
-    Args:
-        tell: called with each ref lock that was removed.
-
-    Returns:
-        The deleted refs; none while a checkpoint is being written.
+    Deletes nothing while a checkpoint is being written. `tell` is called with each ref lock that
+    was removed.
     """
     if repository.has_reftable:
         return []  # its transactions are atomic
@@ -60,7 +57,6 @@ def _in_private(repository: Repository, beginning: str, end: str) -> list[str]:
 
 
 def _discard_lock(path: str) -> bool:
-    """Delete a lock file that no process holds; return whether it did."""
     with Lock(path, 0) as is_left:
         if is_left:
             os.unlink(path)

@@ -95,7 +95,6 @@ def _lone(store: Checkpoints, own: Repository, counterpart: Repository) -> list[
 
 
 def _is_reached(counterpart: Repository, oid: str) -> bool:
-    """Return whether branches or tags of a repository reach a commit."""
     if counterpart.cat_file.info(oid) is None:
         return False
     found = counterpart.git.run("rev-list", "--max-count=1", oid, "--not", "--branches", "--tags", "--remotes", ok=(0, 128))
@@ -122,14 +121,10 @@ def remove_worktree(store: Checkpoints, run: str, known: Settings | None = None,
     The checkpoints stay. Ignored files go, as with `git worktree remove`. If the directory is
     gone, what was staged is recorded first.
 
-    Args:
-        store: seen from another worktree.
-
     Returns:
         Why the worktree stays, one clause; None if it is gone or there was none.
 
     Raises:
-        NotFoundError: there is no such run.
         CkptError: the worktree is unreadable, or removal failed; it is unchanged or renamed.
     """
     found = store.leases.read(run)
@@ -176,11 +171,7 @@ def is_pushed(store: Checkpoints, run: str) -> bool:
 
 
 def finish(repository: Repository) -> list[str]:
-    """Delete what killed removals left; undo a removal that had only begun.
-
-    Returns:
-        A sentence with a hint for each directory that cannot be deleted.
-    """
+    """Delete what killed removals left, undo begun ones; return a sentence per failure."""
     private = repository.make_private_dir()
     failures = []
     with Lock(os.path.join(private, _LOCK), 0) as alone:
@@ -249,7 +240,6 @@ def _newest(store: Checkpoints, run: str) -> Entry:
 
 
 def _worktrees_of(repository: Repository, run: str) -> Iterator[tuple[str, str]]:
-    """Yield git directory and recorded path of each worktree of a run."""
     for git_dir, path in administration.registered(repository):
         owner = ownership.owner_in(git_dir)
         if owner is not None and owner.run == run:

@@ -143,10 +143,8 @@ def failure(
 ) -> CkptError | None:
     """Return None once a checkpoint's snapshot can be read, else the error to raise.
 
-    Damaged objects are written again from the files, or moved aside for the next capture.
-
-    Args:
-        say: receives a sentence about each damaged object.
+    Damaged objects are written again from the files, or moved aside for the next capture; `say`
+    gets a sentence about each.
     """
     if is_whole(repository, checkpoint, parts):
         return None

@@ -84,9 +84,7 @@ class Captured:
 def capture(index: PrivateIndex, objects: Objects, commit: str, limits: Limits) -> Captured:
     """Capture the worktree; the result is degraded if the time runs out.
 
-    Args:
-        index: a private copy of its index, opened and closed here.
-        commit: what HEAD points to; "" on an unborn branch.
+    The private index is opened and closed here. `commit` is "" on an unborn branch.
     """
     if index.repository.worktree is None:
         raise WorktreeError("there is no worktree here whose files could be saved", hint=_WITHOUT)
@@ -253,7 +251,6 @@ class _Capture:
         return directories[: layout.MOST], modes
 
     def _index_trees(self, seen: Survey) -> Mapping[int, str]:
-        """Return a tree for each stage of the index that has entries."""
         if not seen.conflicts:
             return {0: self._index.write_tree()}
         # In a copy: the private index keeps its conflicts until the files are added.

@@ -73,7 +73,6 @@ def _is_displaced(repository: Repository, wanted: Contents, one: Difference) -> 
 
 
 def unshaped(repository: Repository, directories: Collection[bytes], modes: Mapping[bytes, int]) -> list[str]:
-    """Describe which directories and modes of a snapshot did not come back."""
     unmet = layout.unmet(repository.worktree or "", directories, modes)
     return [f"the mode or directory {path.decode('utf-8', 'replace')}" for path in unmet]
 

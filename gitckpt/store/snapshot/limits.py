@@ -135,12 +135,7 @@ class Limits:
         return None if self.timeout == float("inf") else time.monotonic() + self.timeout
 
     def reason_to_omit(self, path: bytes, *, included: bool) -> tuple[str, int | None] | None:
-        """Return why an untracked file is left out, and its size if that is why, or None.
-
-        Args:
-            path: absolute path.
-            included: whether a pattern of `include` matches it.
-        """
+        """Return why an untracked file is left out, and its size if that is why, or None."""
         pattern = self.looks_secret(path) if not included else None
         if pattern is not None:
             return f"its name looks like a secret ({pattern})", None
@@ -210,10 +205,7 @@ _SPECIAL = re.compile(r"[*?[\]]")
 def _sorted(
     patterns: tuple[str, ...],
 ) -> tuple[dict[str, list[tuple[str, int, str]]], dict[str, str], list[tuple[str, int, str, str]]]:
-    """Return patterns by how they are compared: by name, by ending, and one after the other.
-
-    Each has its number of directories, and what is compared in lower case.
-    """
+    """Return patterns by name, by ending, and others; each with its number of slashes."""
     names: dict[str, list[tuple[str, int, str]]] = {}
     endings: dict[str, str] = {}
     rest = []

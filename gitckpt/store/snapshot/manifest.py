@@ -135,12 +135,7 @@ def files_of(repository: Repository, checkpoint: Checkpoint) -> str:
 
 
 def tree_of_files(repository: Repository, snapshot: str | None, commit: str) -> str:
-    """Return the tree of the files of a snapshot, or of a commit.
-
-    Args:
-        snapshot: oid of its tree; None if the commit stands for the files.
-        commit: full oid; "" for no files at all.
-    """
+    """Return the tree of the files of a snapshot; without one, of a commit ("" for none)."""
     if snapshot is None and not commit:
         return empty_tree(repository.object_format)
     name = f"{commit}^{{tree}}" if snapshot is None else f"{snapshot}:files"
@@ -206,11 +201,7 @@ def contents_of(checkpoint: Checkpoint, repository: Repository, objects: Objects
 
 
 def read(repository: Repository, objects: Objects, tree: str | None, commit: str) -> Contents:
-    """Return what a snapshot holds.
-
-    Args:
-        tree: the snapshot; None if the linked commit stands for it.
-        commit: the linked commit; "" for none.
+    """Return what a snapshot holds; without a `tree`, the linked commit ("" for none).
 
     Raises:
         WorktreeError: an object is missing, or the tree is not a snapshot.
@@ -345,7 +336,6 @@ class _Reader:
         return contents
 
     def files_below(self, top: str) -> dict[str, bytes]:
-        """Return the files of an operation in progress, by path."""
         oids: dict[str, str] = {}
         level, count, depth = [("", top)], 0, 0
         while level:
@@ -368,11 +358,8 @@ class _Reader:
 def turn_into(index: PrivateIndex, contents: Contents, commit: str, listed: str | None = None) -> None:
     """Turn an index that lists the files of a worktree into the index of a snapshot.
 
-    Keeps what git knows of unchanged files, so that it need not read them again.
-
-    Args:
-        commit: the one it is linked to; "" for none.
-        listed: the tree of the present entries, if known.
+    Keeps what git knows of unchanged files, so that it need not read them again. `listed` is the
+    tree of the present entries, if known.
     """
     merged = contents.index.get(0) if contents.index else base_tree(index.repository, commit)
     if listed is None or merged is None:

@@ -24,7 +24,7 @@ _KINDS = ((stat.S_ISSOCK, "a socket"), (stat.S_ISFIFO, "a fifo"), (stat.S_ISCHR,
 
 
 class Scan:
-    """A look into the directories of a worktree.
+    """A look into the directories of a worktree; paths are relative to its top.
 
     Attributes:
         found: paths that cannot be captured, each with the reason.
@@ -154,9 +154,8 @@ class Survey:
 class Surveyor:
     """Looks at a worktree, from the moment it is made.
 
-    Args:
-        index: a private copy of its index. It is changed, so that git looks at files marked as
-            assume-unchanged, and at existing ones marked as skip-worktree.
+    It clears flags in the private index, so that git looks at files marked as assume-unchanged,
+    and at existing ones marked as skip-worktree.
     """
 
     def __init__(self, index: PrivateIndex) -> None:
@@ -171,17 +170,12 @@ class Surveyor:
         self._listing = self._index.start("ls-files", "-v", "-z")
 
     def stop(self) -> None:
-        """Kill the processes that still run."""
         for child in (self._listing, self._status):
             if child is not None and not child.has_ended:
                 child.kill_group()
 
     def finish(self, *, is_sparse: bool) -> Survey:
-        """Wait for git and return what the worktree holds.
-
-        Args:
-            is_sparse: whether the checkout is sparse: git itself marks entries then.
-        """
+        """Wait for git and return what the worktree holds; git flags entries if `is_sparse`."""
         found = Survey()
         tracked = self._tracked(found, is_sparse=is_sparse)
         found.apart = modules.own_directories(self._index.repository)
@@ -351,10 +345,5 @@ def _read_submodules(index: PrivateIndex, found: Survey, repositories: Collectio
 
 
 def _bare(scan: Scan, leading: Collection[bytes], told: Collection[bytes]) -> set[bytes]:
-    """Return the directories beside tracked files in which git sees nothing.
-
-    Args:
-        leading: those that lead to tracked files.
-        told: those that lead to untracked ones.
-    """
+    """Return directories next to tracked files (`leading`) that hold no untracked ones (`told`)."""
     return {path for path in scan.seen if path not in leading and path not in told and path.rpartition(b"/")[0] in leading}

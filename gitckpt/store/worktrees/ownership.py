@@ -17,7 +17,6 @@ from gitckpt.git.worktree import administration
 from gitckpt.git.worktree.administration import content, lock_reason, moved_to, named_by, registered, seen_from, went_along
 from gitckpt.model import ids
 from gitckpt.store.records import layout
-from gitckpt.store.records import layout as owners
 from gitckpt.store.records.layout import Owner
 
 TYPE_CHECKING = False
@@ -31,7 +30,7 @@ LOCK_REASON = "gitckpt"
 # Prefix of the directory in which a worktree is made before it is moved to its path.
 BEING_MADE = ".making-"
 
-owner_in = owners.owner_in
+owner_in = layout.owner_in
 
 
 def owner(repository: Repository) -> Owner | None:
@@ -46,24 +45,22 @@ def made_from(repository: Repository, checkpoint_ids: Collection[str]) -> list[t
 
 def of_runs(repository: Repository) -> dict[str, str]:
     """Return the path of each run's worktree that is where git has it registered."""
-    return dict(_of_runs(repository))
+    paths = {}
+    for git_dir, path in registered(repository):
+        if is_being_made(path):  # another process is about to move it
+            continue
+        there, named = owner_in(git_dir), named_by(path)
+        if there is not None and there.run is not None and named is not None and os.path.realpath(named) == os.path.realpath(git_dir):
+            paths[there.run] = path
+    return paths
 
 
 def is_being_made(path: str) -> bool:
     return os.path.basename(os.path.dirname(path)).startswith(BEING_MADE)
 
 
-def _of_runs(repository: Repository) -> Iterator[tuple[str, str]]:
-    for git_dir, path in registered(repository):
-        if is_being_made(path):  # another process is about to move it
-            continue
-        there, named = owner_in(git_dir), named_by(path)
-        if there is not None and there.run is not None and named is not None and os.path.realpath(named) == os.path.realpath(git_dir):
-            yield there.run, path
-
-
 def checkpoints(repository: Repository) -> set[str]:
-    """Return the ids of the checkpoints that worktrees, existing or not, were made from."""
+    """Return the checkpoints that worktrees, existing or not, were made from."""
     owners = (owner_in(git_dir) for git_dir, _ in registered(repository))
     return {one.checkpoint for one in owners if one is not None}
 
