@@ -73,7 +73,7 @@ def _entries(repository: Repository, tree: str) -> Entries:
 
 
 _ATTEMPTS = 10
-_CAPTURES = 2  # attempts while `git gc --prune=now` takes new objects: git's own commits fail there too
+_CAPTURES = 2  # while `git gc --prune=now` takes new objects: git's own commits fail then too
 
 
 def recorded(
@@ -112,7 +112,7 @@ def recorded(
             if not remaining:
                 raise
             continue
-        except capture.DamagedObject as error:  # git reads the objects of links before it writes them
+        except capture.DamagedObject as error:  # git reads link objects before it writes them
             if error.oid in unreadable or not capture.make_way(repository, objects, error.oid):
                 raise
             unreadable.add(error.oid)

@@ -192,7 +192,7 @@ class _Capture:
         outside = attributes.settings(self._repository, rules.configured) if rules else b""
         is_plain = settings is None and raw is None and not (outside or directories or modes)
         if is_plain and not dirty:
-            found = Worktree(dirty=False, omitted=omitted, converted=converted)  # no file was read: no suspects
+            found = Worktree(dirty=False, omitted=omitted, converted=converted)  # no files read
             captured = Captured(found, files, seen.submodules.keys(), inexact.left, is_as_stored=rules is None)
             return replace(captured, unheld=self._unheld, apart=seen.apart)
         content = manifest.Contents(files, stages, seen.flags, sparse=settings, raw=raw)
@@ -406,7 +406,7 @@ class _Capture:
     def _rules(self, seen: Survey) -> attributes.AttributeRules | None:
         """Return the rules for conversions; None if git converts nothing."""
         unseen = [*seen.deleted, *seen.flags.get(manifest.SKIPPED, ())]
-        directories = {*seen.directories, *leading_to(self._named)}  # an included ignored file may have rules beside it
+        directories = {*seen.directories, *leading_to(self._named)}  # ignored ones, too
         return attributes.rules(self._repository, self._limits.conversions(self._repository), directories, unseen)
 
     def _inexact(self, rules: attributes.AttributeRules | None) -> conversion.Converted:

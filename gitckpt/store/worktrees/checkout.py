@@ -60,10 +60,10 @@ def _remove_absent(index: PrivateIndex, contents: Contents) -> None:
     # Skipped entries without a file, whatever the patterns of the sparse checkout.
     if not contents.away:
         return
-    written = {path for path, *_, tag in index.entries() if tag == b"H"}  # by git, just now: other paths are not safe
+    written = {path for path, *_, tag in index.entries() if tag == b"H"}  # by git: others are unsafe
     for path in written.intersection(contents.away):
         whole = os.path.join(os.fsencode(index.repository.worktree or ""), path)
-        (os.rmdir if stat.S_ISDIR(os.lstat(whole).st_mode) else os.unlink)(whole)  # a submodule: empty yet
+        (os.rmdir if stat.S_ISDIR(os.lstat(whole).st_mode) else os.unlink)(whole)  # a submodule
 
 
 def fill_from_commit(made: Repository, options: Sequence[str]) -> list[bytes]:

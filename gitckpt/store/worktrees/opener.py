@@ -149,7 +149,7 @@ def _mend_head(repository: Repository, wish: Wish) -> tuple[str, ...]:
             hint=f"write into {git_dir}/HEAD where it was: ref: refs/heads/BRANCH",
         )
     _require_objects(repository, wish.checkpoint)
-    has_log = not (repository.has_reftable and administration.lacks_tables(git_dir))  # else the reflog is lost too
+    has_log = not (repository.has_reftable and administration.lacks_tables(git_dir))  # else lost
     administration.write_head(repository, git_dir, commit if wish.branch is None else f"ref: {BRANCHES}{wish.branch}")
     where = f"detached at {commit[:10]}" if wish.branch is None else f"on {wish.branch}"
     return (f"its HEAD was {state}, and is {where} now{'; what it was at before: git reflog' if has_log else ''}",)
@@ -345,7 +345,8 @@ def _start_head(made: Repository, wish: Wish) -> None:
 def _note_checkout(made: Repository, checkpoint: Checkpoint) -> None:
     # `git status` reads in the reflog where HEAD was detached; only a HEAD that changes is logged.
     commit = checkpoint.git_sha
-    branch = "".join(c for c in checkpoint.branch or "" if c.isprintable())  # fetched names are not safe as arguments
+    # A fetched name is not safe as an argument.
+    branch = "".join(c for c in checkpoint.branch or "" if c.isprintable())
     said = f"checkout: moving from {branch or commit} to {commit}"
     made.point_head(f"{BRANCHES}ckpt/{checkpoint.id}", options=_ALONE)
     made.point_head(commit, said, options=_ALONE)

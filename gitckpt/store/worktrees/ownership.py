@@ -85,7 +85,7 @@ def behind_in(git_dir: str) -> tuple[str, str] | None:
 
 def note_behind(repository: Repository, run: str, checkpoint_id: str, adopted: str) -> None:
     """Record that the worktrees of a run stand at a checkpoint, not at the adopted one."""
-    for git_dir, _ in registered(repository):  # also if moved or on an absent disk: `resume` may find it
+    for git_dir, _ in registered(repository):  # also absent ones: `resume` may find them
         one = owner_in(git_dir)
         if one is not None and one.run == run:
             before = behind_in(git_dir)

@@ -301,7 +301,7 @@ def _branch(store: Checkpoints, checkpoint: Checkpoint) -> Branch | None:
     if checkpoint.branch is None or not checkpoint.git_sha:
         return None
     first = heads.chain(store.index, store.repository, str(checkpoint.run))[-1]
-    if first.branch == checkpoint.branch and not first.trigger.startswith(IMPORT):  # an imported run owns its branch
+    if first.branch == checkpoint.branch and not first.trigger.startswith(IMPORT):  # that owns it
         return None
     ref = BRANCHES + checkpoint.branch
     tip = store.repository.cat_file.info(ref)
