@@ -149,7 +149,7 @@ def _mend_head(repository: Repository, wish: Wish) -> tuple[str, ...]:
             hint=f"write into {git_dir}/HEAD where it was: ref: refs/heads/BRANCH",
         )
     _require_objects(repository, wish.checkpoint)
-    has_log = not (repository.has_reftable and administration.lacks_tables(git_dir))  # else lost
+    has_log = not (repository.has_reftable and administration.lacks_tables(git_dir))  # else it is lost
     administration.write_head(repository, git_dir, commit if wish.branch is None else f"ref: {BRANCHES}{wish.branch}")
     where = f"detached at {commit[:10]}" if wish.branch is None else f"on {wish.branch}"
     return (f"its HEAD was {state}, and is {where} now{'; what it was at before: git reflog' if has_log else ''}",)

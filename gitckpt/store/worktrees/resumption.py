@@ -301,7 +301,8 @@ def _branch(store: Checkpoints, checkpoint: Checkpoint) -> Branch | None:
     if checkpoint.branch is None or not checkpoint.git_sha:
         return None
     first = heads.chain(store.index, store.repository, str(checkpoint.run))[-1]
-    if first.branch == checkpoint.branch and not first.trigger.startswith(IMPORT):  # that owns it
+    # An imported run owns its branch, even the first one.
+    if first.branch == checkpoint.branch and not first.trigger.startswith(IMPORT):
         return None
     ref = BRANCHES + checkpoint.branch
     tip = store.repository.cat_file.info(ref)
