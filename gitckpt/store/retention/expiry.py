@@ -36,13 +36,10 @@ if TYPE_CHECKING:
 
     from gitckpt.store.checkpoints import Checkpoints
 
-
 # Clock check: whether background expiry can trust the system clock.
 
-
 # File in the private directory, times in microseconds: start of gapless use and last check (since
-# the epoch), then boot id and uptime at that check where known. If it is missing, there was no
-# gap.
+# the epoch), then boot id and uptime at that check if known. A missing file means no gap.
 _FILE = "clock"
 
 _BOOT = "/proc/sys/kernel/random/boot_id"
@@ -54,14 +51,7 @@ _HALTED = DAY
 
 
 def doubt(repository: Repository, now: int) -> str | None:
-    """Record the current time; return why expiry cannot trust the clock.
-
-    Args:
-        now: by the clock, in microseconds since the epoch.
-
-    Returns:
-        The reason, one clause; None if the clock can be trusted.
-    """
+    """Record the time (µs since the epoch); return why the clock is not trusted, or None."""
     since, last, *then = _read(repository) or (0, now)
     # The uptime says something about `now` only if `now` comes from this machine's clock.
     beside = _running() if abs(now - times.now()) < HOUR else []
@@ -93,7 +83,6 @@ def _running() -> list[int]:
 
 
 def _read(repository: Repository) -> list[int] | None:
-    """Return the two or four numbers of the file."""
     try:
         with open(os.path.join(repository.private_dir, _FILE), "rb", opener=premises.create) as file:
             found = [int(word) for word in file.read(256).split()]
@@ -105,7 +94,6 @@ def _read(repository: Repository) -> list[int] | None:
 # Thinning: checkpoints by hooks and agents are reduced to one per hour, later to one per day,
 # where the remaining one has what the others have.
 
-
 _HOLDERS = ("refs/heads", "refs/tags", "refs/remotes")
 
 
@@ -115,7 +103,6 @@ def decide(
     """Return the decisions to thin checkpoints out, by id.
 
     Args:
-        entries: the checkpoints, by id.
         staying: those that do not expire otherwise, newest first.
         newest: from which place on checkpoints are protected as the newest.
     """
@@ -139,7 +126,6 @@ def decide(
 
 
 def heads(store: Checkpoints) -> set[str]:
-    """Return the existing objects that branches, tags and remote-tracking branches point to."""
     oids = set(store.refs.list(*_HOLDERS, fields="%(objectname)").decode("ascii").split())
     return set(store.repository.cat_file.known(sorted(oids)))
 
@@ -156,10 +142,7 @@ class _Holdings:
         self._outside = graph.outside(store.repository.git, self._there, heads(store) | stay) if self._there else set()
 
     def has(self, later: Entry, entry: Entry) -> bool:
-        """Return whether a later checkpoint, or a commit that stays, has all of `entry`.
-
-        Unreadable contents count as missing there.
-        """
+        """Return whether a later checkpoint, or a commit that stays, has all of `entry`."""
         if entry.git_sha and entry.git_sha not in self._there:
             return False
         is_reached = entry.git_sha not in self._outside
@@ -171,7 +154,7 @@ class _Holdings:
             return False
         try:
             return self._has_paths(later, entry, is_reached=is_reached)
-        except CkptError:
+        except CkptError:  # unreadable contents count as missing
             return False
 
     def _has_paths(self, later: Entry, entry: Entry, *, is_reached: bool) -> bool:
@@ -218,7 +201,6 @@ def _submodules(entry: Entry) -> set[str]:
 
 
 def remove(store: Checkpoints, run: str) -> int:
-    """Remove one run, as `Store.remove_run` does; return how many checkpoints it had."""
     info = summary.summary_of(store, run)
     lease = store.leases.read(run)
     if lease is not None and store.leases.is_held(*lease):
@@ -279,18 +261,17 @@ def expire(
 ) -> Expired:
     """Remove the checkpoints and runs that a policy lets expire.
 
-    Also removes progress checkpoints of complete phases and finishes interrupted removals. A
-    run goes as a whole, with worktree, lease and files, unless its worktree holds what no
-    checkpoint does. The cost depends on the checkpoints old enough to go, not on all. A
-    checkpoint whose ref is locked does not stop the others: it is reported in `failed`.
+    Also removes progress checkpoints of complete phases and finishes interrupted removals. A run
+    goes as a whole, with worktree, lease and files, unless its worktree holds what no checkpoint
+    does. The cost depends on the checkpoints old enough to go, not on all. `failed` lists
+    checkpoints whose refs are locked.
 
     Args:
         dry_run: whether to decide only.
         progress: called with a few words before each step.
 
     Raises:
-        BusyError, GitError: a failure that no single checkpoint caused. What was removed until
-            then stays removed, the rest is whole.
+        BusyError, GitError: a failure that no single checkpoint caused; the rest is whole.
     """
     if not dry_run:
         progress("clearing away what was interrupted")
@@ -370,15 +351,10 @@ def expire_alone(
     progress: Callable[[str], None] = lambda _: None,
     failed: dict[str, CkptError] | None = None,
 ) -> list[tuple[Entry, Decision]]:
-    """Remove the checkpoints outside of runs that a policy lets expire.
+    """Remove expired checkpoints outside of runs; return them, newest first.
 
     Args:
-        dry_run: whether to decide only.
-        progress: called with a few words before each step.
         failed: receives the errors of checkpoints that cannot be deleted, by id.
-
-    Returns:
-        The checkpoints that go, each with the decision, newest first.
     """
     if not dry_run:
         with contextlib.suppress(BusyError):  # the links stay pending
@@ -410,9 +386,8 @@ def expire_alone(
 def _due(store: Checkpoints, rules: Policy, now: int) -> tuple[list[Entry], Newest]:
     """Return the checkpoints outside of runs that may expire, and the `keep_last` limits.
 
-    Checkpoints known to be written here count first: fetched ones dated years ahead must not
-    push them out. While there are too few local ones, all of them stay, and so do the newest of
-    all.
+    Checkpoints written here count first: fetched ones dated years ahead must not push them out.
+    With too few local ones, all of them stay, and so do the newest of all.
     """
     own = Roster.read(store.repository).ids_as_written(store.index.oids())
     if rules.everything:
@@ -431,8 +406,7 @@ def _due(store: Checkpoints, rules: Policy, now: int) -> tuple[list[Entry], Newe
     ):
         entries_by_id |= {entry.id: entry for entry in store.list(replace(query, in_run=False, until=max(now - age, 0)))}
     limits = [_oldest_of(store, kind, ours, rules.keep_last) for kind in (hooks, agents)]
-    # The later of both places: at least `keep_last` checkpoints of both kinds together are as
-    # new.
+    # The later place: at least `keep_last` checkpoints of both kinds together are as new.
     together = max(place for place in limits if place is not None) if rules.keep_last else None
     entries = sorted(entries_by_id.values(), key=_place, reverse=True)
     return entries, Newest(limits[0], together, _oldest_of(store, safety, ours, rules.safeties))
@@ -484,10 +458,8 @@ def _tagged(store: Checkpoints) -> set[str]:
 
 
 def _rewritten(store: Checkpoints, entries: Sequence[Entry]) -> set[str]:
-    """Return the ids of hook checkpoints whose commit was amended or rebased away.
-
-    No branch reaches such a commit, and the note of another commit lists the checkpoint.
-    """
+    """Return the ids of hook checkpoints whose commit was amended or rebased away."""
+    # No branch reaches such a commit, and the note of another commit lists the checkpoint.
     commits = {entry.id: entry.git_sha for entry in entries if entry.trigger in HOOK_TRIGGERS and entry.git_sha}
     commits = _elsewhere(store, commits) if commits else {}
     existing = set(store.repository.cat_file.known(sorted(set(commits.values()))))

@@ -30,15 +30,8 @@ from gitckpt.store.runs import summary
 
 @dataclass(frozen=True, slots=True)
 class Retired:
-    """The result of `cleanup_runs`.
-
-    Attributes:
-        gone: the ids of the removed runs.
-        kept: why each of the other runs that were due stays, by id.
-    """
-
-    gone: tuple[str, ...]
-    kept: Mapping[str, str]
+    gone: tuple[str, ...]  # the ids of the removed runs
+    kept: Mapping[str, str]  # why each of the other runs that were due stays, by id
 
 
 def cleanup_runs(store: Checkpoints, *, pipeline: str | None = None, older_than: int) -> Retired:
@@ -62,7 +55,6 @@ def cleanup_runs(store: Checkpoints, *, pipeline: str | None = None, older_than:
 
 
 def _runs_of(store: Checkpoints, pipeline: str) -> set[str]:
-    """Return the complete runs of a pipeline."""
     runs_of_pipeline = set()
     for run in summary.summaries(store):
         try:
@@ -76,22 +68,13 @@ def _runs_of(store: Checkpoints, pipeline: str) -> set[str]:
 
 # Periodic maintenance.
 
-
 _DONE, _FAILED, _AT_WORK, _NEVER = "done", "failed: ", "is at work", "never ran"
 
 
 @dataclass(frozen=True, slots=True)
 class Maintained:
-    """When maintenance last ran, and how it ended.
-
-    Attributes:
-        started: in microseconds since the epoch; None if it never ran.
-        ended: None if it has not ended or was cut off.
-        outcome: in a few words.
-    """
-
-    started: int | None = None
-    ended: int | None = None
+    started: int | None = None  # in microseconds since the epoch; None if it never ran
+    ended: int | None = None  # None if it has not ended or was cut off
     outcome: str = _NEVER
 
 
@@ -99,9 +82,6 @@ def maintain(repository: Repository) -> None:
     """Expire checkpoints and runs, sweep leftovers, pack; record the outcome for `last`.
 
     Nothing expires while the settings have a mistake: it is unclear which values should apply.
-
-    Raises:
-        CkptError: each checkpoint is whole or gone.
     """
     try:
         require_git()
@@ -127,12 +107,7 @@ def maintain(repository: Repository) -> None:
 
 
 def work(repository: Repository, *, only_pack: bool) -> None:
-    """Run maintenance in the background unless another process runs it.
-
-    Args:
-        repository: as the hook sees it.
-        only_pack: whether to pack refs only.
-    """
+    """Run maintenance in the background unless another process runs it."""
     gc.disable()  # cycle detection over 100,000 checkpoints takes 1 s and finds none
     with Lock(os.path.join(repository.make_private_dir(), layout.MAINTENANCE_LOCK), 0) as alone:
         if alone and only_pack:
@@ -163,7 +138,6 @@ def expect_in_new(repository: Repository) -> None:
 
 
 def last(repository: Repository) -> Maintained:
-    """Return when maintenance last ran, and how it ended."""
     try:
         path = os.path.join(repository.private_dir, layout.MAINTAINED)
         with open(path, encoding="utf-8", errors="replace", opener=premises.create) as file:
@@ -178,7 +152,6 @@ def last(repository: Repository) -> Maintained:
 
 
 def has_failed(found: Maintained) -> bool:
-    """Return whether maintenance last failed."""
     return found.outcome.startswith(_FAILED)
 
 
@@ -201,7 +174,6 @@ def _note(repository: Repository, outcome: str) -> None:
 
 
 def pack(repository: Repository) -> None:
-    """Pack the store's own refs if many are loose."""
     packing.pack_if_many(repository, layout.OWN, require_git())
 
 

@@ -44,28 +44,15 @@ _WEIGHT = 50
 
 @dataclass(frozen=True, slots=True)
 class Fate:
-    """What becomes of a run.
-
-    Attributes:
-        label: the label of the last phase that it reached.
-        checkpoints: how many it has.
-        path: the top of its worktree; None if it has none.
-        is_due: whether the policy lets it expire.
-        expires: whether it goes; a due run stays if its worktree has unsaved work.
-        reason: one clause for the user.
-        keeps: ids of its checkpoints that stay although the run goes.
-        failure: why its checkpoints could not be deleted.
-    """
-
     run: str
-    label: str
+    label: str  # of the last phase that it reached
     checkpoints: int
-    path: str | None
-    is_due: bool
-    expires: bool
+    path: str | None  # the top of its worktree
+    is_due: bool  # whether the policy lets it expire
+    expires: bool  # whether it goes; a due run stays if its worktree has unsaved work
     reason: str
-    keeps: tuple[str, ...] = ()
-    failure: CkptError | None = None
+    keeps: tuple[str, ...] = ()  # ids of checkpoints that stay although the run goes
+    failure: CkptError | None = None  # why its checkpoints could not be deleted
 
 
 def decide(store: Checkpoints, rules: Policy, among: Collection[str] | None = None) -> tuple[list[Fate], dict[str, list[Entry]]]:
@@ -115,12 +102,9 @@ def foresee(store: Checkpoints, fates: Sequence[Fate]) -> list[Fate]:
 
 
 def squashed(store: Checkpoints, but: Collection[str]) -> dict[str, tuple[Entry, str]]:
-    """Return progress checkpoints of complete phases, by id, each with its phase.
+    """Return progress checkpoints of complete phases by id, each with its phase.
 
-    Checkpoints that another checkpoint names are left out.
-
-    Args:
-        but: runs to leave out.
+    Leaves out checkpoints that another checkpoint names, and the runs in `but`.
     """
     in_progress = store.list(Query(in_run=True, status="progress", triggers=[PHASE]))
     chains = chains_of(store, {str(entry.run) for entry in in_progress}.difference(but))
@@ -140,16 +124,12 @@ def squashed(store: Checkpoints, but: Collection[str]) -> dict[str, tuple[Entry,
 
 
 def needed_by(store: Checkpoints, run: str) -> str | None:
-    """Return an unfinished run that refers to checkpoints of `run`, or None."""
     unfinished = {each.run for each in summary.summaries(store) if each.status != runstate.COMPLETE}
     return min(_needed_by(store, unfinished).get(run, ()), default=None)
 
 
 def named(store: Checkpoints) -> set[str]:
-    """Return the checkpoint ids that the first or newest checkpoint of a run names.
-
-    An example is the checkpoint that a run was forked from.
-    """
+    """Return the ids that a run's first or newest checkpoint names, as that it was forked from."""
     ends = {id_: oid for _, id_, oid in store.index.sizes()[1].values()} | {row[2]: row[3] for row in store.index.run_rows()}
     return {name for document in _documents(store, ends) for name in _names(document)}
 
@@ -166,12 +146,10 @@ def remove(
 
     Args:
         chains: the checkpoints of the expiring runs, by sequence, as of the decision.
-        progress: called with a few words before each step.
         settled: as for `Remover.remove`.
 
     Raises:
-        BusyError, GitError: a failure that no single run caused. Each run is then whole, or has
-            lost only its worktree.
+        BusyError, GitError: no single run caused it; each is whole or lost only its worktree.
     """
     due = [fate for fate in fates if fate.expires]
     if not due:
@@ -240,7 +218,6 @@ def blamed(error: CkptError, names: Collection[str]) -> set[str]:
 
 
 def _portions(due: Sequence[Fate]) -> Iterator[list[Fate]]:
-    """Yield batches of runs to remove together."""
     batch: list[Fate] = []
     weight = 0
     for fate in due:
@@ -288,11 +265,7 @@ def _kept_for_what_it_made(fate: Fate, chain: Sequence[Entry]) -> Fate:
 
 
 def _made_something(store: Checkpoints, newest: Sequence[Entry]) -> set[str]:
-    """Return the runs whose last commit or files are in no branch or tag.
-
-    Args:
-        newest: the last checkpoints of the runs.
-    """
+    """Return the runs whose last commit or files (`newest`) are in no branch or tag."""
     documents = {str(one.run): one for one in _documents(store, {entry.id: entry.oid for entry in newest})}
     dirty = {run for run, one in documents.items() if one.worktree is not None and one.worktree.dirty}
     commits = {one.git_sha for run, one in documents.items() if one.git_sha and run not in dirty}
@@ -314,12 +287,8 @@ def _kept_by_worktree(store: Checkpoints, fate: Fate, rules: Settings) -> Fate:
 
 
 def _take_apart(store: Checkpoints, run: str, newest: Entry, now: Entry | None, rules: Settings) -> str | None:
-    """Remove worktree and files of a run whose lease is held; return why it stays.
-
-    Args:
-        newest: its newest checkpoint at the time of the decision.
-        now: its newest checkpoint.
-    """
+    """Remove worktree and files of a run whose lease is held; return why it stays."""
+    # `newest` was the newest checkpoint at the time of the decision.
     if now is None or now.id != newest.id:
         return "it went on meanwhile"
     try:

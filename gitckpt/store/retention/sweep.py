@@ -20,17 +20,8 @@ from gitckpt.store.worktrees import ownership
 
 # Kinds of scratch files in the private directory.
 _PRIVATE = (
-    layout.DRIVER,
-    "exports",
-    "index",
-    "intent",
-    "objects",
-    "pack",
-    "rules",
-    "secret-key",
-    "symlink",
-    "unfiltered",
-    "written",
+    *(layout.DRIVER, "exports", "index", "intent", "objects", "pack", "rules"),
+    *("secret-key", "symlink", "unfiltered", "written"),
 )
 
 # Kinds of scratch files in the administrative directory of a worktree.
@@ -38,16 +29,10 @@ _BESIDE = (administration.AWAY, administration.SCRATCH, "ckpt-exact", layout.UND
 
 
 def sweep(repository: Repository, refs: Refs, tell: Callable[[str], object] = lambda _: None) -> list[str]:
-    """Delete the refs that belong to checkpoints which do not exist.
+    """Delete and return the refs of checkpoints that do not exist.
 
-    Args:
-        tell: called with each ref lock that was removed.
-
-    Returns:
-        The deleted refs; none while a checkpoint is being written.
-
-    Raises:
-        RefMoved, LockHeld, GitError: no ref was deleted.
+    Deletes nothing while a checkpoint is being written. `tell` is called with each ref lock that
+    was removed.
     """
     if repository.has_reftable:
         return []  # its transactions are atomic
@@ -60,11 +45,7 @@ def sweep(repository: Repository, refs: Refs, tell: Callable[[str], object] = la
 
 
 def sweep_files(repository: Repository) -> list[str]:
-    """Delete files of killed processes (see `left_files`) and half-made worktrees.
-
-    Returns:
-        The deleted paths; `doctor` counts what cannot be deleted.
-    """
+    """Delete and return files of killed processes and half-made worktrees."""
     gone = [path for path, known in left_files(repository).items() if leftovers.discard(path, known)]
     gone += filter(_discard_lock, _in_private(repository, *layout.FILES_LOCK.split("{}")))
     return sorted([*gone, *(path for path in ownership.abandoned(repository) if ownership.discard(repository, path))])
@@ -76,7 +57,6 @@ def _in_private(repository: Repository, beginning: str, end: str) -> list[str]:
 
 
 def _discard_lock(path: str) -> bool:
-    """Delete a lock file that no process holds; return whether it did."""
     with Lock(path, 0) as is_left:
         if is_left:
             os.unlink(path)
@@ -126,18 +106,12 @@ def _scratch(repository: Repository) -> list[str]:
 
 
 def _left_worktrees(repository: Repository) -> dict[str, FileMark]:
-    """Return the git directories of worktrees that a killed `git worktree add` left.
-
-    Git locks a worktree while it adds it and never prunes a locked one.
-    """
+    # From a killed `git worktree add`: git locks a worktree while it adds it, and never prunes it.
     return leftovers.left_for(times.GRACE, filter(ownership.is_locked_by_us, administration.unfinished(repository)))
 
 
 def _left_keeps(repository: Repository) -> dict[str, FileMark]:
-    """Return the `.keep` files of killed gitckpt processes.
-
-    Git never repacks or deletes the contents of a kept pack.
-    """
+    # Git never repacks or deletes the contents of a kept pack.
     marks = {}
     place = os.path.join(repository.common_dir, "objects", "pack")
     for path in [os.path.join(place, name) for name in names_in(place) if name.endswith(".keep")]:

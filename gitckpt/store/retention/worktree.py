@@ -42,21 +42,15 @@ if TYPE_CHECKING:
     from gitckpt.store.snapshot.limits import Limits
     from gitckpt.store.snapshot.manifest import Contents
 
-
-# Submodule repositories of a linked worktree: unique contents, and what is copied before removal.
-
+# Submodule repositories of a linked worktree.
 
 _OWN = ("refs/heads", "refs/tags", "refs/stash")
 
 
 def unsaved_submodules(store: Checkpoints, git_dir: str) -> list[str]:
-    """Describe what only the worktree's submodule repositories hold.
+    """Describe what only the submodule repositories of a worktree hold.
 
     Their checked-out files are not compared: the capture of the worktree covers them.
-
-    Args:
-        store: of the superproject.
-        git_dir: of the worktree.
     """
     descriptions = []
     for name, own, counterpart in _pairs(store.repository, git_dir):
@@ -68,19 +62,13 @@ def unsaved_submodules(store: Checkpoints, git_dir: str) -> list[str]:
 
 
 def hand_over(store: Checkpoints, git_dir: str) -> None:
-    """Copy the checkpoints of a worktree's submodule repositories to the main ones.
-
-    Args:
-        store: of the superproject.
-        git_dir: of the worktree.
-    """
+    """Copy the checkpoints of a worktree's submodule repositories to the main ones."""
     for _, own, counterpart in _pairs(store.repository, git_dir):
         if counterpart is not None:
             submodules.bring(store, own, counterpart)
 
 
 def _pairs(repository: Repository, git_dir: str) -> Iterator[tuple[str, Repository, Repository | None]]:
-    """Yield name, repository and counterpart of each submodule, nested ones included."""
     for name, own, counterpart in modules.pairs(repository, git_dir):
         with contextlib.closing(own):
             yield name, own, counterpart
@@ -107,7 +95,6 @@ def _lone(store: Checkpoints, own: Repository, counterpart: Repository) -> list[
 
 
 def _is_reached(counterpart: Repository, oid: str) -> bool:
-    """Return whether branches or tags of a repository reach a commit."""
     if counterpart.cat_file.info(oid) is None:
         return False
     found = counterpart.git.run("rev-list", "--max-count=1", oid, "--not", "--branches", "--tags", "--remotes", ok=(0, 128))
@@ -116,24 +103,14 @@ def _is_reached(counterpart: Repository, oid: str) -> bool:
 
 # Removal of the worktree.
 
-
-# The lease holder name during a removal.
-HOLDER = "git ckpt expire"
-
-# Part of the reason when a worktree has unsaved work.
+HOLDER = "git ckpt expire"  # the lease holder name during a removal
 HOLDS = "holds what no checkpoint does"
 
-# Prefix of a worktree that is about to be deleted; it lies beside the original path.
-_AWAY = ".making-way-"
-
-# Prefix of a parked git directory.
-_PARKED = "removing."
-
+_AWAY = ".making-way-"  # prefix of a worktree, beside its path, that is about to be deleted
+_PARKED = "removing."  # prefix of a parked git directory
 _NOTE = "ckpt-removal"
 _LOCK = "removal.lock"
-# The command that retries a failed deletion.
 _RETRY = "git ckpt expire"
-
 _PATIENCE = 10.0
 _SHOWN = 3
 
@@ -144,16 +121,10 @@ def remove_worktree(store: Checkpoints, run: str, known: Settings | None = None,
     The checkpoints stay. Ignored files go, as with `git worktree remove`. If the directory is
     gone, what was staged is recorded first.
 
-    Args:
-        store: seen from another worktree.
-        known: the settings, if already read.
-        newest: the newest checkpoint of the run, if known.
-
     Returns:
         Why the worktree stays, one clause; None if it is gone or there was none.
 
     Raises:
-        NotFoundError: there is no such run.
         CkptError: the worktree is unreadable, or removal failed; it is unchanged or renamed.
     """
     found = store.leases.read(run)
@@ -200,11 +171,7 @@ def is_pushed(store: Checkpoints, run: str) -> bool:
 
 
 def finish(repository: Repository) -> list[str]:
-    """Delete what killed removals left; undo a removal that had only begun.
-
-    Returns:
-        A sentence with a hint for each directory that cannot be deleted.
-    """
+    """Delete what killed removals left, undo begun ones; return a sentence per failure."""
     private = repository.make_private_dir()
     failures = []
     with Lock(os.path.join(private, _LOCK), 0) as alone:
@@ -218,7 +185,6 @@ def finish(repository: Repository) -> list[str]:
 
 
 def half_removed(repository: Repository) -> list[str]:
-    """Return the existing directories that `finish` would delete."""
     private = repository.private_dir
     paths = []
     for name in names_in(private):
@@ -274,7 +240,6 @@ def _newest(store: Checkpoints, run: str) -> Entry:
 
 
 def _worktrees_of(repository: Repository, run: str) -> Iterator[tuple[str, str]]:
-    """Yield git directory and recorded path of each worktree of a run."""
     for git_dir, path in administration.registered(repository):
         owner = ownership.owner_in(git_dir)
         if owner is not None and owner.run == run:
@@ -282,7 +247,6 @@ def _worktrees_of(repository: Repository, run: str) -> Iterator[tuple[str, str]]
 
 
 def _mounted(repository: Repository, run: str) -> str | None:
-    """Return why nothing may be deleted if something is mounted below a run's directories."""
     places = [place for pair in _worktrees_of(repository, run) for place in pair]
     return mounts.reason(*places, run_files.of_run(repository, run).path)
 
@@ -355,13 +319,12 @@ def _unsaved(store: Checkpoints, newest: Checkpoint, path: str) -> list[str]:
 
 
 def _limits(seen: Checkpoints) -> Limits:
-    """Return capture limits; report mistakes, but never ask for approval."""
+    # Reports mistakes, but never asks for approval.
     rules = settings.read(seen.repository)
     return rules.limits if not rules.problem else seen.rules.limits()
 
 
 def _differing(there: Repository, before: Contents, after: Contents, commit: str) -> list[str]:
-    """Describe the differences other than file contents."""
     descriptions = []
     staged = [{**found.index, 0: comparison.merged_tree(there, found, commit)} for found in (before, after)]
     if staged[0] != staged[1]:
@@ -375,7 +338,6 @@ def _differing(there: Repository, before: Contents, after: Contents, commit: str
 
 
 def _beside(there: Repository, before: str | None, after: str | None) -> list[str]:
-    """Return the run files that differ from those in the snapshot."""
     empty = manifest.base_tree(there, "")
     trees = [there.cat_file.info(f"{tree}:{run_files.ENTRY.decode()}") if tree else None for tree in (before, after)]
     old, new = (found[0] if found else empty for found in trees)
@@ -386,8 +348,7 @@ def _beside(there: Repository, before: str | None, after: str | None) -> list[st
 
 
 def _is_work(top: str, omitted: Omitted) -> bool:
-    """Return whether an omitted path may hold work; sockets and the like do not."""
-    try:
+    try:  # sockets and the like hold no work
         mode = os.lstat(os.path.join(top, omitted.path)).st_mode
     except OSError:
         return True
@@ -416,7 +377,6 @@ def _take_away(repository: Repository, git_dir: str, path: str) -> None:
 
 
 def _finish(parked: str) -> None:
-    """Complete a removal whose git directory is parked."""
     try:
         with open(os.path.join(parked, _NOTE), encoding="utf-8") as file:
             note = json.load(file)

@@ -1,4 +1,4 @@
-"""Sees to it that a snapshot that is recorded is whole, and is captured again where it is not."""
+"""Check that a recorded snapshot is whole; capture it again if not."""
 
 from __future__ import annotations
 
@@ -27,33 +27,25 @@ if TYPE_CHECKING:
     Parts = Callable[[str, str], Collection[str] | None]
 
 
-# What a snapshot has of its own, beside the commit that it is linked to, and whether all of it is there and sound.
-
-
 def is_whole(repository: Repository, checkpoint: Checkpoint, parts: Parts = lambda _commit, _files: None) -> bool:
-    """Tells whether the objects of a checkpoint's snapshot are there, and are what they should be.
+    """Return whether the objects of a checkpoint's snapshot exist and are intact.
 
-    Until its ref is written, a `gc --prune=now` can take them; those that were there before may be damaged. Only what the
-    linked commit does not hold is looked at, and that its submodules have checkpoints.
-
-    Args:
-        checkpoint: was recorded just now.
-        parts: as for `own_objects`.
+    Until its ref is written, `gc --prune=now` can take them. Checks only what the linked commit
+    does not hold, and that the submodules have their checkpoints.
     """
     for one in checkpoint.worktree.submodules if checkpoint.worktree is not None else ():
         if not modules.is_held(repository, modules.unquoted(one.path), layout.CHECKPOINTS + one.checkpoint):
-            return False  # whoever removed the last one that named it was faster
+            return False  # another process removed the checkpoint meanwhile
     own = own_objects_wholeness(repository, checkpoint.tree, checkpoint.git_sha, parts) if checkpoint.tree is not None else set()
     return own is not None and not damage.unreadable(repository, list(own))
 
 
 def own_objects_wholeness(repository: Repository, tree: str, commit: str, parts: Parts = lambda _commit, _files: None) -> set[str] | None:
-    """Returns the objects of a snapshot that its linked commit does not hold; None where some cannot be read.
+    """Return the objects that the commit does not hold; None if some are unreadable.
 
     Args:
-        tree: the snapshot.
-        commit: the linked commit; "" for none.
-        parts: returns the objects that the tree of all files has beside the commit, where whoever wrote it knows; the commit may have some.
+        parts: returns the objects that the tree of all files adds to the commit, perhaps more;
+            None if unknown.
     """
     base = manifest.base_tree(repository, commit)
     try:
@@ -80,12 +72,8 @@ def _entries(repository: Repository, tree: str) -> Entries:
     return decode_tree(found[2], repository.object_format)
 
 
-# Sees to it that a snapshot that is recorded is whole, and is captured again where it is not.
-
-
 _ATTEMPTS = 10
-_CAPTURES = 2
-"""How often files are captured while a `git gc --prune=now` takes their objects: git's own commits fail there, too."""
+_CAPTURES = 2  # while `git gc --prune=now` takes new objects: git's own commits fail then too
 
 
 def recorded(
@@ -97,17 +85,14 @@ def recorded(
     *,
     parts: Parts = lambda _commit, _files: None,
 ) -> Checkpoint:
-    """Returns a checkpoint whose snapshot is whole; it may take several attempts.
+    """Return a checkpoint whose snapshot is whole, after several attempts if needed.
 
     Args:
-        repository: seen from the worktree.
-        attempt: captures the worktree, and records a checkpoint with that.
+        attempt: captures the worktree and records a checkpoint.
         remove: removes checkpoints by id.
-        say: as for `failure`.
-        parts: likewise.
 
     Raises:
-        BusyError: HEAD moved or the private directory was deleted each time, or objects of the snapshot vanished twice.
+        BusyError: HEAD moved each time, or objects of the snapshot vanished twice.
         WorktreeError: an object is damaged, and no file has its content.
     """
     torn = 0
@@ -123,11 +108,11 @@ def recorded(
             if torn == _CAPTURES:
                 raise
             continue
-        except IndexGone:  # anybody may delete what is derived, and may do so again
+        except IndexGone:  # anything may delete the private index, even repeatedly
             if not remaining:
                 raise
             continue
-        except capture.DamagedObject as error:  # git itself reads some objects before it writes them: those of links
+        except capture.DamagedObject as error:  # git reads link objects before it writes them
             if error.oid in unreadable or not capture.make_way(repository, objects, error.oid):
                 raise
             unreadable.add(error.oid)
@@ -145,14 +130,7 @@ def recorded(
 
 
 def own_objects(repository: Repository, tree: str, commit: str, parts: Parts) -> list[str]:
-    """Return the objects that a snapshot adds to its commit; none where a tree is gone, which is noticed later.
-
-    Args:
-        repository: seen from the worktree that was captured.
-        tree: the snapshot.
-        commit: the linked commit; "" for none.
-        parts: as for `wholeness.own_objects`.
-    """
+    """Return the objects that a snapshot adds to its commit; none if some are unreadable."""
     return sorted(own_objects_wholeness(repository, tree, commit, parts) or ())
 
 
@@ -163,22 +141,13 @@ def failure(
     say: Callable[[str], None],
     parts: Parts = lambda _commit, _files: None,
 ) -> CkptError | None:
-    """Return None once all that a checkpoint's snapshot needs can be read, else the error to raise.
+    """Return None once a checkpoint's snapshot can be read, else the error to raise.
 
-    What is damaged is written again from the files where that is possible, or moved aside for another capture to write.
-
-    Args:
-        repository: seen from the worktree that was captured.
-        checkpoint: was recorded just now.
-        say: receives a sentence about each object that was damaged.
-        parts: as for `wholeness.is_whole`.
-
-    Raises:
-        GitError: an object cannot be written.
+    Damaged objects are written again from the files, or moved aside for the next capture; `say`
+    gets a sentence about each.
     """
     if is_whole(repository, checkpoint, parts):
         return None
-
     messages, reason = capture.write_again(repository, objects, checkpoint)
     for message in messages:
         say(message)

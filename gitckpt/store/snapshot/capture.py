@@ -1,7 +1,8 @@
-"""Captures the files of a worktree as a tree: what is committed, staged, changed, untracked or half merged.
+"""Capture the files of a worktree as a tree: committed, staged, changed, untracked, half merged.
 
-Files are turned into blobs by git itself (filters, eol and LFS apply), through a private copy of the index: first git says what differs,
-then only that is read. The user's index, HEAD, refs and stash are not touched.
+Git turns files into blobs (filters, eol and LFS apply) through a private copy of the index:
+first git lists what differs, then only that is read. The user's index, HEAD, refs and stash are
+not touched.
 """
 
 from __future__ import annotations
@@ -36,17 +37,14 @@ if TYPE_CHECKING:
     from gitckpt.model.checkpoint import Checkpoint
 
 
-# Captures the files of a worktree as a tree: what is committed, staged, changed, untracked or half merged.
-
-
 _UNREADABLE = re.compile(r"(?:loose|packed) object ([0-9a-f]{40,64}) \(stored in ")
 _ATTRIBUTES = b".gitattributes"
+# From this many files on, their objects go into a pack: 1,000 loose ones take 20 ms and as many
+# flushes.
 _MANY = 1000
-"""From so many files on, their objects go into a pack: a thousand loose ones take 20 ms to write, and as many flushes."""
-
+# git compares each object that it streams into a pack with all that are in it (`already_written`
+# in bulk-checkin.c).
 _AT_ONCE = 20_000
-"""Git compares each object of a pack that it streams with all that are in it already (`already_written` in bulk-checkin.c)."""
-
 _WITHOUT = "leave them out: git ckpt save --no-worktree"
 
 
@@ -55,17 +53,11 @@ class Moved(WorktreeError):
 
 
 def moved() -> Moved:
-    """Return the error that says that somebody committed, or switched, meanwhile."""
     return Moved("HEAD moved while the files were looked at", hint="run the command again")
 
 
 class DamagedObject(WorktreeError):
-    """git met a damaged object while it looked at the worktree.
-
-    Args:
-        message: what it says.
-        oid: of the object.
-    """
+    """git met a damaged object while it looked at the worktree."""
 
     def __init__(self, message: str, oid: str) -> None:
         super().__init__(message, hint="see what is wrong, and who has it: git ckpt verify --contents")
@@ -74,62 +66,34 @@ class DamagedObject(WorktreeError):
 
 @dataclass(frozen=True, slots=True)
 class Captured:
-    """What a capture found."""
-
+    # The table `[worktree]` of a checkpoint; no ref holds its tree yet.
     worktree: Worktree
-    """The table `[worktree]` of a checkpoint; its tree, where there is one, is written but held by no ref yet."""
-
-    files: str
-    """The tree of all files; "" where the time did not suffice."""
-
-    submodules: Collection[bytes] = ()
-    """Those that are checked out; what is said of them here is that they were left out."""
-
-    left: Collection[bytes] = ()
-    """Files of which only what git makes of them is held, which is not all that is in them."""
-
+    files: str  # the tree of all files; "" if the time ran out
+    submodules: Collection[bytes] = ()  # checked out; `worktree` lists them as omitted
+    left: Collection[bytes] = ()  # files of which only what git makes of them is held
+    # The objects of `files` that the commit may lack; None if the capture does not know them.
     parts: Collection[str] | None = None
-    """The objects of `files` that the tree of the commit may lack, where the capture knows them without looking."""
-
-    as_is: Mapping[bytes, str] = field(default_factory=dict)
-    """Files that git cannot convert: oids of their bytes by path."""
-
+    as_is: Mapping[bytes, str] = field(default_factory=dict)  # oids of files git cannot convert
+    # Tracked files whose content is not held, with the reason; `files` has the staged content.
     unheld: Mapping[bytes, str] = field(default_factory=dict)
-    """Tracked files whose content is not held, with the reason; `files` has the staged content."""
-
-    apart: Collection[bytes] = ()
-    """Directories of repositories, in which nothing is captured or written."""
-
-    unlisted: Collection[bytes] = ()
-    """Paths of which the private index does not say what the files are, or that there are none."""
-
-    is_as_stored: bool = False
-    """Whether git stores every file as it is."""
+    apart: Collection[bytes] = ()  # directories of repositories: nothing in them is captured
+    unlisted: Collection[bytes] = ()  # paths for which the private index is out of date
+    is_as_stored: bool = False  # whether git stores every file as it is
 
 
 def capture(index: PrivateIndex, objects: Objects, commit: str, limits: Limits) -> Captured:
-    """Captures the worktree.
+    """Capture the worktree; the result is degraded if the time runs out.
 
-    Args:
-        index: a private copy of its index, which is opened and closed here.
-        commit: what HEAD points to; "" on an unborn branch.
-        limits: what is left out, and how long it may take.
-
-    Returns:
-        What was found; it is degraded where the time did not suffice.
-
-    Raises:
-        WorktreeError: there is no worktree here, or git cannot read it.
+    The private index is opened and closed here. `commit` is "" on an unborn branch.
     """
     if index.repository.worktree is None:
         raise WorktreeError("there is no worktree here whose files could be saved", hint=_WITHOUT)
     index.deadline = limits.deadline()
     try:
         with index:
-            found = capture_in(index, objects, commit, limits)
+            return capture_in(index, objects, commit, limits)
     except DeadlinePassed:
         return Captured(Worktree(dirty=True, degraded=f"capturing the files took more than {limits.timeout:g} seconds"), "")
-    return found
 
 
 def capture_in(
@@ -141,15 +105,16 @@ def capture_in(
     *,
     keeps: Callable[[bytes], bool] = lambda _: False,
 ) -> Captured:
-    """Captures the worktree in a private index.
+    """Capture the worktree in an open private index.
 
-    Args and errors: as `capture`, and:
-        index: is open.
-        also: untracked paths that are captured whatever `limits` or `.gitignore` say, where they exist.
-        keeps: tells whether to hold a tracked file that its required filter refuses.
+    Args:
+        also: untracked paths to capture whatever `limits` or `.gitignore` say.
+        keeps: returns whether to hold a tracked file that its required filter refuses.
 
     Raises:
         DeadlinePassed: it took longer than `index` may.
+        FilesPruned: a gc took objects meanwhile.
+        WorktreeError: git cannot read the worktree.
     """
     try:
         return _Capture(index, objects, commit, limits, also, keeps=keeps).run()
@@ -164,12 +129,12 @@ def capture_in(
         damaged = _UNREADABLE.search(error.stderr)
         if damaged is not None:
             raise DamagedObject(message, damaged[1]) from None
-        # Without the files, a checkpoint could not be written either where the objects cannot.
+        # If objects cannot be stored, a checkpoint without files cannot either: no such hint.
         raise WorktreeError(message, hint=error.hint or (None if refusal.is_unstorable(error) else _WITHOUT)) from None
 
 
 class _Capture:
-    """One capture, from survey to tree; afterwards the index lists the files, but for those that `Captured.unlisted` names."""
+    """One capture; afterwards the index lists all files except `Captured.unlisted`."""
 
     def __init__(
         self,
@@ -206,7 +171,7 @@ class _Capture:
         under_way = self._repository.operation()
         base = manifest.base_tree(self._repository, self._commit)
         stages = self._index_trees(seen) if seen.is_staged else {}
-        if not seen.is_staged and manifest.INTENT in seen.flags:  # of such entries, git compares neither those in trees that are written
+        if not seen.is_staged and manifest.INTENT in seen.flags:  # git does not compare these
             tree = self._index.write_tree()
             stages = {0: tree} if tree != base else {}
         self._staged = {path: entry[1] for path, entry in _ours(seen).items()} | seen.staged
@@ -219,7 +184,7 @@ class _Capture:
         raw = manifest.write_raw(self._repository, self._objects, inexact.raw | self._as_is)
         directories, modes = self._layout(seen, files)
         self._omitted += [*self._nested(seen), *seen.submodules.values(), *seen.passed_over]
-        by_path = {entry.path: entry for entry in self._omitted}  # what came last says it best
+        by_path = {entry.path: entry for entry in self._omitted}  # the last reason is the best
         omitted = tuple(entry for _, entry in sorted(by_path.items()))
         is_flagged = any(flag != manifest.SKIPPED or settings is None for flag in seen.flags)
         dirty = bool(stages or is_flagged or under_way or files != base)
@@ -227,7 +192,7 @@ class _Capture:
         outside = attributes.settings(self._repository, rules.configured) if rules else b""
         is_plain = settings is None and raw is None and not (outside or directories or modes)
         if is_plain and not dirty:
-            found = Worktree(dirty=False, omitted=omitted, converted=converted)  # no file was read: there are no suspects
+            found = Worktree(dirty=False, omitted=omitted, converted=converted)  # no files read
             captured = Captured(found, files, seen.submodules.keys(), inexact.left, is_as_stored=rules is None)
             return replace(captured, unheld=self._unheld, apart=seen.apart)
         content = manifest.Contents(files, stages, seen.flags, sparse=settings, raw=raw)
@@ -249,7 +214,7 @@ class _Capture:
         return captured
 
     def _survey(self) -> tuple[Survey, bytes | None]:
-        """Returns what is to be seen, and the settings of a sparse checkout."""
+        """Return what the worktree holds, and the settings of a sparse checkout."""
         try:
             seen, settings = self._look()
         except GitError as error:
@@ -272,7 +237,7 @@ class _Capture:
             surveyor.stop()
 
     def _layout(self, seen: Survey, files: str) -> tuple[list[bytes], dict[bytes, int]]:
-        """Returns the directories that are empty, and modes that are narrower than usual."""
+        """Return the empty directories, and the modes that are narrower than usual."""
         lead = set(seen.leading) - {os.path.dirname(path) for path in seen.deleted}
         others = set(seen.directories) - lead - {os.path.dirname(path) for path in self._read}
         directories = layout.empty(self._repository, self._top, others, files)
@@ -286,9 +251,9 @@ class _Capture:
         return directories[: layout.MOST], modes
 
     def _index_trees(self, seen: Survey) -> Mapping[int, str]:
-        """Returns a tree for each stage of the index that has entries. Changes the private index only where that is done again later."""
         if not seen.conflicts:
             return {0: self._index.write_tree()}
+        # In a copy: the private index keeps its conflicts until the files are added.
         zero = b"0" * len(object_id("blob", b"", self._repository.object_format))
         with PrivateIndex(self._repository, self._index.deadline) as scratch:
             scratch.copy_from(self._index.path)
@@ -301,17 +266,17 @@ class _Capture:
         return trees
 
     def _files_tree(self, seen: Survey, base: str, rules: attributes.AttributeRules | None, wanted: list[bytes]) -> str:
-        """Returns the tree of the whole worktree, with untracked files; `base` if the index has that tree and no file differs."""
+        """Return the tree of all files; `base` if nothing differs from it."""
         if not wanted:
             return self._index.write_tree() if seen.is_staged or self._index.is_rebuilt else base
-        from gitckpt.git.contents import unfiltered  # not where nothing differs, and neither is what else is imported below
+        from gitckpt.git.contents import unfiltered  # costly: only if files differ
 
         gone = set(seen.deleted)
         self._read = [path for path in wanted if path not in gone]
         if rules is None and (plain := self._plain_tree(seen, base, gone)):
             return plain
         removed_rules = {path for path in gone if os.path.basename(path) == _ATTRIBUTES}
-        # git would not look at these any more, or not drop their stages.
+        # git would not look at these, or not drop their stages.
         apart = {path for path in gone - removed_rules if self._is_behind_link(path) or self._is_directory(path)}
         self._index.update("--force-remove", sorted(apart))
         held = unfiltered.held(self._repository)
@@ -319,12 +284,12 @@ class _Capture:
         self._add([*sorted(gone - removed_rules - apart), *(path for path in wanted if path not in gone and path not in held)])
         ours = _ours(seen)
         self._index.put(b"%s %s 0\t%s" % (*ours[path], path) for path in sorted(self._unread & ours.keys()))
-        # Last, so that what they say of filters holds for the others: a secret is not to be stored in plain text.
+        # Last: their filters must apply to the other files, lest a secret is stored in plain text.
         self._index.update("--force-remove", sorted(removed_rules))
         return self._index.write_tree()
 
     def _plain_tree(self, seen: Survey, base: str, gone: set[bytes]) -> str | None:
-        """Returns the tree of the whole worktree where git need not be asked for it; otherwise None."""
+        """Return the tree of all files if it can be built without git, else None."""
         is_special = seen.is_staged or seen.conflicts or seen.flags or self._index.is_rebuilt or not self._commit
         if is_special or len(self._read) >= _MANY or not self._limits.conversions(self._repository).takes_as_is:
             return None
@@ -340,7 +305,7 @@ class _Capture:
         return tree
 
     def _accepted(self, untracked: list[bytes]) -> list[bytes]:
-        """Returns the untracked paths that are captured, with ignored ones that the settings include."""
+        """Return the untracked paths to capture, and the ignored ones that settings include."""
         included = {path for path in self._also if not self._is_directory(path) and not self._is_behind_link(path)}
         if self._limits.include:
             patterns = [option for pattern in self._limits.include for option in ("-x", pattern)]
@@ -359,7 +324,6 @@ class _Capture:
         return self._within_total(accepted)
 
     def _within_total(self, untracked: list[bytes]) -> list[bytes]:
-        """Leave the largest untracked files out if all are too large together."""
         most = self._limits.max_total_size
         if most is None:
             return untracked
@@ -382,7 +346,7 @@ class _Capture:
         return False
 
     def _add(self, paths: list[bytes]) -> None:
-        """Reads files into the private index; what git cannot read stays as the index has it, and is listed as omitted."""
+        """Read files into the private index; list those that git cannot read as omitted."""
         paths = [path for path in paths if self._is_readable(path)]
         if len(paths) < _MANY:
             self._read_in(paths)
@@ -403,7 +367,6 @@ class _Capture:
             self._take_refused(refused)
 
     def _take_refused(self, refused: Refused) -> None:
-        """Hold the bytes of a file that git cannot convert, or list the file."""
         from gitckpt.git.contents import refusal
 
         path, reason = refused.path, f"git cannot store it: {refused.cause}"
@@ -424,7 +387,6 @@ class _Capture:
             self._omit(path, reason)
 
     def _hold_as_is(self, path: bytes) -> bool:
-        """Put the bytes of a file into the index; tell whether they can be read."""
         (data,) = raw_files.bytes_of(self._repository, [path])
         if data is None:
             return False
@@ -442,13 +404,13 @@ class _Capture:
         return False
 
     def _rules(self, seen: Survey) -> attributes.AttributeRules | None:
-        """Returns what decides about conversions; None where git converts nothing."""
+        """Return the rules for conversions; None if git converts nothing."""
         unseen = [*seen.deleted, *seen.flags.get(manifest.SKIPPED, ())]
-        directories = {*seen.directories, *leading_to(self._named)}  # what is ignored and captured all the same may have rules beside it
+        directories = {*seen.directories, *leading_to(self._named)}  # ignored ones, too
         return attributes.rules(self._repository, self._limits.conversions(self._repository), directories, unseen)
 
     def _inexact(self, rules: attributes.AttributeRules | None) -> conversion.Converted:
-        """Returns the files that git would write otherwise than they are; notes of which the bytes are not kept."""
+        """Return the files that git would write differently, and those not kept as they are."""
         if rules is None and not conversion.are_there(self._repository):
             return conversion.Converted()
         terms = self._limits.terms(self._named, self._also)
@@ -477,7 +439,6 @@ class _Capture:
 
 
 def _size(path: bytes) -> int:
-    """Return the size of a file; 0 where there is none."""
     try:
         return os.lstat(path).st_size
     except OSError:
@@ -490,25 +451,16 @@ def _ours(seen: Survey) -> dict[bytes, tuple[bytes, bytes]]:
     return {path: (mode, oid) for about, _, path in entries for mode, oid in [about.split(b" ")]}
 
 
-# Write objects of a snapshot that are damaged again, while the worktree has the files.
+# Damaged objects of a snapshot are written again while the worktree has the files.
 
-
-_SNAPSHOT = re.compile(rb"^(files|raw|index/[0-3])/")
-"""What the paths of a worktree stand behind in the tree of a snapshot."""
+_SNAPSHOT = re.compile(rb"^(files|raw|index/[0-3])/")  # prefixes of worktree paths in a snapshot
 
 
 def write_again(repository: Repository, objects: Objects, checkpoint: Checkpoint) -> tuple[list[str], CkptError | None]:
-    """Write damaged objects again from files, and move damaged trees aside for the next capture to write.
-
-    Args:
-        repository: seen from the worktree that was captured.
-        checkpoint: was recorded just now.
+    """Write damaged blobs again from files; move damaged trees aside for the next capture.
 
     Returns:
-        A sentence for each object that is or will be written, and an error that names one whose content is nowhere.
-
-    Raises:
-        GitError: an object cannot be written.
+        A sentence for each such object, and an error that names one whose content is nowhere.
     """
     messages = []
     error: CkptError | None = None
@@ -524,16 +476,16 @@ def write_again(repository: Repository, objects: Objects, checkpoint: Checkpoint
 
 
 def make_way(repository: Repository, objects: Objects, oid: str) -> bool:
-    """Move a damaged object aside that git met, so that a capture writes it; not one of HEAD, which no capture writes."""
+    """Move a damaged object aside for a capture to write, unless HEAD has it."""
     return oid not in _listed(objects, manifest.base_tree(repository, "HEAD"), repository.object_format, set()) and damage.move_aside(
         repository, oid
     )
 
 
 def _damaged(repository: Repository, objects: Objects, checkpoint: Checkpoint) -> dict[str, tuple[list[bytes], bool]]:
-    """Return the objects that cannot be read of those that a snapshot adds to its commit, and of the trees of both.
+    """Return the unreadable objects of a snapshot and its commit, by oid.
 
-    Each has its paths in the worktree, none for a tree, and whether the commit has it.
+    Each has its paths in the worktree (none for a tree), and whether the commit has it.
     """
     if checkpoint.tree is None:
         return {}
@@ -545,7 +497,7 @@ def _damaged(repository: Repository, objects: Objects, checkpoint: Checkpoint) -
 
 
 def _listed(objects: Objects, root: str, object_format: str, broken: set[str]) -> dict[str, list[bytes]]:
-    """Return the objects of a tree, each blob with its paths; add the trees that cannot be read to `broken`."""
+    """Return the objects of a tree, blobs with their paths; add unreadable trees to `broken`."""
     listed: dict[str, list[bytes]] = {}
     level: dict[str, bytes] = {root: b""}
     while level:
@@ -569,7 +521,6 @@ def _listed(objects: Objects, root: str, object_format: str, broken: set[str]) -
 
 
 def _write_file(repository: Repository, objects: Objects, oid: str, path: bytes) -> bool:
-    """Write the blob of a file, as it is or as git converts it, if that is the object which is wanted."""
     whole = os.path.join(os.fsencode(repository.worktree or ""), path)
     try:
         data = os.readlink(whole) if os.path.islink(whole) else _read(whole)
@@ -577,7 +528,7 @@ def _write_file(repository: Repository, objects: Objects, oid: str, path: bytes)
         return False
     if object_id("blob", data, repository.object_format) == oid:
         damage.move_aside(repository, oid)
-        objects.write([("blob", data)])  # also beside a damaged pack, where git would write nothing
+        objects.write([("blob", data)])  # also if a damaged pack has it: git would write nothing
         return True
     words = ("-c", "core.safecrlf=false", "hash-object", "--stdin", f"--path={os.fsdecode(path)}")
     if repository.git.run(*words, data=data, ok=(0, 1, 128)).out.decode("ascii").strip() != oid:

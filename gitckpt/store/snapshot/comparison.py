@@ -1,4 +1,4 @@
-"""Compares a worktree with a snapshot that was brought back into it, by capturing it anew."""
+"""Compare a worktree with a snapshot that was restored into it."""
 
 from __future__ import annotations
 
@@ -32,21 +32,16 @@ def compare(
     gone: Collection[bytes] | None = None,
     stays: Callable[[bytes], bool] = lambda _: False,
 ) -> list[str]:
-    """Returns how a worktree differs from a snapshot, for a person; nothing where it is the same.
+    """Describe how a worktree differs from a snapshot.
 
-    Submodules are left out, their content is their own; and so is what a sparse checkout skips, as its patterns may differ.
+    Leaves out the contents of submodules, and what a sparse checkout skips.
 
     Args:
-        repository: seen from the worktree.
-        wanted: of the snapshot.
-        commit: the one the snapshot is linked to; "" for none.
-        limits: what is left out.
-        with_operation: whether the operation in progress was brought back as well.
-        gone: the paths that were deleted, where the worktree was not empty before: other files may have been ignored until now, and stay.
-        stays: tells of a path whether it is passed over.
-
-    Raises:
-        WorktreeError: git cannot read the worktree.
+        commit: the commit the snapshot is linked to; "" for none.
+        with_operation: whether the operation in progress was restored as well.
+        gone: the deleted paths if the worktree was not empty before: other files that were
+            ignored until now may stay.
+        stays: returns whether a path is passed over.
     """
     head = objects.head()[0]
     with PrivateIndex(repository) as index:
@@ -72,19 +67,12 @@ def compare(
 
 
 def _is_displaced(repository: Repository, wanted: Contents, one: Difference) -> bool:
-    """Tells whether a directory, as of ignored files, is where a sparse checkout has no file: for git, it takes the mark off the entry."""
+    # git takes the skip mark off where a directory is, such as one with ignored files.
     is_away = wanted.sparse is not None and one.status == "D" and one.path in wanted.flags.get(SKIPPED, ())
     return is_away and os.path.isdir(os.path.join(os.fsencode(repository.worktree or ""), one.path))
 
 
 def unshaped(repository: Repository, directories: Collection[bytes], modes: Mapping[bytes, int]) -> list[str]:
-    """Returns which directories and modes of a snapshot did not come back, for a person.
-
-    Args:
-        repository: seen from the worktree.
-        directories: that hold no file.
-        modes: of files and directories.
-    """
     unmet = layout.unmet(repository.worktree or "", directories, modes)
     return [f"the mode or directory {path.decode('utf-8', 'replace')}" for path in unmet]
 
@@ -92,13 +80,11 @@ def unshaped(repository: Repository, directories: Collection[bytes], modes: Mapp
 def unexpected(
     repository: Repository, differing: Iterable[Difference], gone: Collection[bytes] | None, raw: Mapping[bytes, str]
 ) -> list[str]:
-    """Returns what of the differences between the wanted and the found files should not be, for a person.
+    """Describe the differences between the wanted and the found files that are wrong.
 
     Args:
-        repository: seen from the worktree.
-        differing: from the wanted files to those found.
         gone: as for `compare`.
-        raw: what is wanted byte for byte, whatever git makes of it: oids by path.
+        raw: oids of the files that are wanted byte for byte, by path.
     """
     wrong = [one for one in differing if not one.is_submodule and (one.status != "A" or gone is None or one.path in gone)]
     otherwise = set(raw_files.differing(repository, raw))
@@ -107,8 +93,8 @@ def unexpected(
 
 
 def _is_as_git_writes_it(repository: Repository, one: Difference) -> bool:
-    """Tells whether a file is what git makes of the wanted blob, though git would store it otherwise: attributes came after the file."""
-    if one.status != "M" or one.old_mode != one.new_mode or one.new_mode == LINK:  # what a link leads to is not in it
+    # The file may be right though git would store it otherwise: attributes came after it.
+    if one.status != "M" or one.old_mode != one.new_mode or one.new_mode == LINK:
         return False
     with open(os.path.join(os.fsencode(repository.worktree or ""), one.path), "rb") as file:
         found = file.read()
@@ -117,16 +103,13 @@ def _is_as_git_writes_it(repository: Repository, one: Difference) -> bool:
 
 
 def comparable(repository: Repository, objects: Objects, before: tuple[str | None, str], after: tuple[str | None, str]) -> tuple[str, str]:
-    """Returns two trees whose differences are those of the files of two snapshots.
+    """Return two trees that differ where the files of two snapshots differ.
 
-    They are what git stores, but for files that differ in nothing but what git does not store: of those they have all that is in them.
+    They hold what git stores. Files that differ only in what git does not store are whole in them.
 
     Args:
-        before: the tree of a snapshot, None where the linked commit stands for it, and that commit; "" for none.
+        before: tree of a snapshot (None if its commit has the files), and commit ("" for none).
         after: the same of the other one.
-
-    Raises:
-        WorktreeError: files are missing.
     """
     sides = [Contents(manifest.tree_of_files(repository, *side), raw=manifest.raw_tree(repository, side[0])) for side in (before, after)]
     old, new = (side.files for side in sides)
@@ -151,12 +134,7 @@ def comparable(repository: Repository, objects: Objects, before: tuple[str | Non
 
 
 def merged_tree(repository: Repository, found: Contents, commit: str) -> str:
-    """Returns the tree of the entries of a snapshot's index that are not in conflict.
-
-    Args:
-        found: of the snapshot.
-        commit: the one the snapshot is linked to; "" for none.
-    """
+    """Return the tree of a snapshot's index entries that are not in conflict."""
     return found.index.get(0) or manifest.base_tree(repository, commit)
 
 

@@ -21,19 +21,18 @@ if TYPE_CHECKING:
     from gitckpt.git.contents.conversion import Terms
     from gitckpt.git.repository import Repository
 
-
-# What a snapshot leaves out, and how long it may take: the table `[snapshot]` of the settings.
-
-
 MB = 1000 * 1000
 
-_AUTOMATIC = 500 * MB
-"""In bytes, of all untracked files, for captures that are made again and again."""
+_AUTOMATIC = 500 * MB  # all untracked files of a hook, an autosave or an agent's step
 
 MORE_TIME = "to allow more time: git config ckpt.snapshotTimeout 5m"
-"""What to do where the time for a snapshot did not suffice."""
 
 _DATA = ("yml", "yaml", "json", "toml", "ini", "env", "xml", "properties", "txt", "conf", "cfg", "enc", "bak")
+
+# Names of untracked files that look like secrets; one with a slash includes directories. From the
+# manuals of the clients, the templates of github/gitignore, and the paths that gitleaks,
+# detect-secrets and gitrob look for. Names that end like source code or a document are never
+# secrets: work left out is lost, and a secret in a captured file is reported by its content.
 SECRETS = (
     # what coding agents log in with: their manuals, and what they write
     *(".claude/.credentials.json", ".claude.json", ".codex/auth.json", ".gemini/oauth_creds.json"),
@@ -69,13 +68,8 @@ SECRETS = (
     *(".bash_history", ".zsh_history", ".sh_history", ".ash_history", "fish_history", ".psql_history", ".mysql_history"),
     *(".sqlite_history", ".rediscli_history", ".dbshell", ".irb_history", ".python_history", ".node_repl_history"),
 )
-"""Names of untracked files that look like secrets; one with a slash is that of a file in such a directory.
 
-From the manuals of the clients, the templates of github/gitignore, and the paths that gitleaks,
-detect-secrets and gitrob look for. Names that end like source code or a document are never secrets:
-what is left out is work that is not kept, and a secret in a captured file is named by its content.
-"""
-
+# Endings of source code and documents. Names that begin with `.env` are secrets all the same.
 _SOURCES = frozenset(
     """
     adoc asm astro awk bash bat c cc cjs clj cljc cljs cmake cmd cpp cs css cts cu cxx dart
@@ -86,39 +80,31 @@ _SOURCES = frozenset(
     vhdl vue xhtml zig zsh
     """.split()  # noqa: SIM905 - a list of them takes a line for each
 )
-"""Endings of source code and documents; names that begin with `.env` are secrets all the same."""
 
+# Names among `SECRETS` that are made to be shown: forms to fill in, public keys.
 _FORMS = (".env*.example", ".env*.sample", ".env*.template", ".env*.dist", "*.pub")
-"""Names that are among `SECRETS` and made to be shown: forms to fill in, public keys."""
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What a snapshot leaves out. Tracked files are always captured. A UsageError names what cannot be meant."""
+    """What a snapshot leaves out. Tracked files are always captured."""
 
+    # In bytes: a larger untracked file is left out. None sets no limit.
     max_file_size: int | None = 50 * MB
-    """In bytes; an untracked file that is larger is left out. None sets no limit."""
-
+    # Shell patterns, regardless of case: an untracked file whose name matches one is left out. A
+    # pattern with slashes is compared with as many of the last parts of the path.
     secrets: tuple[str, ...] = SECRETS
-    """Shell patterns; an untracked file whose name matches one, in upper or lower case, is left out.
-
-    A pattern with slashes is compared with as many of the last parts of the path.
-    """
-
+    # Patterns as in `.gitignore`: untracked files that match are captured although they are
+    # ignored or look like secrets.
     include: tuple[str, ...] = ()
-    """Patterns as in `.gitignore`; untracked files that match are captured though ignored, and though they look like secrets."""
-
+    # Whether checked-out submodules are captured, each in its own repository.
     submodules: bool = True
-    """Whether submodules that are checked out are captured, each in its own repository."""
-
+    # In seconds: a snapshot that takes longer is given up.
     timeout: float = 60.0
-    """In seconds; a snapshot that takes longer is given up."""
-
+    # In bytes: the largest untracked files beyond it are left out. None sets no limit.
     max_total_size: int | None = None
-    """In bytes; the largest untracked files beyond it are left out. None sets no limit."""
-
+    # What git's configuration says of conversions; None if it was not read yet.
     configured: Configured | None = field(default=None, compare=False, repr=False)
-    """What git's configuration says of conversions, where it was read with these; None where it was not, and is to be asked."""
 
     def __post_init__(self) -> None:
         require_number("max_file_size", self.max_file_size, may_be_none=True)
@@ -129,15 +115,10 @@ class Limits:
         require_seconds("timeout", self.timeout)
 
     def automatic(self) -> Limits:
-        """Return the limits of a capture by a hook, an autosave, or an agent's step."""
         return replace(self, max_total_size=_AUTOMATIC)
 
     def excess(self, sizes: Mapping[bytes, int]) -> list[bytes]:
-        """Return the largest of some files, to be left out as all are too large.
-
-        Args:
-            sizes: by path.
-        """
+        """Return the largest files to leave out because all, with their sizes, are too large."""
         left = sum(sizes.values()) - (self.max_total_size or 0)
         if self.max_total_size is None or left <= 0:
             return []
@@ -150,35 +131,29 @@ class Limits:
         return found
 
     def deadline(self) -> float | None:
-        """Returns when a snapshot that begins now is given up, on the clock of `time.monotonic`; None for never."""
+        """Return the deadline of a snapshot that begins now, by `time.monotonic`."""
         return None if self.timeout == float("inf") else time.monotonic() + self.timeout
 
     def reason_to_omit(self, path: bytes, *, included: bool) -> tuple[str, int | None] | None:
-        """Returns why an untracked file is left out, and its size where that is why; None where it is captured.
-
-        Args:
-            path: absolute path.
-            included: whether a pattern of `include` names it.
-        """
+        """Return why an untracked file is left out, and its size if that is why, or None."""
         pattern = self.looks_secret(path) if not included else None
         if pattern is not None:
             return f"its name looks like a secret ({pattern})", None
         try:
             status = os.lstat(path)
         except (FileNotFoundError, NotADirectoryError):
-            return None  # it has gone, perhaps with a directory that is a file by now
+            return None  # it is gone, or a directory above it is a file by now
         if self.max_file_size is not None and stat.S_ISREG(status.st_mode) and status.st_size > self.max_file_size:
             return f"larger than {size_text(self.max_file_size)}", status.st_size
         return None
 
     def conversions(self, repository: Repository) -> Configured:
-        """Returns what git's configuration says of conversions; it is asked where that is not known."""
         if self.configured is not None:
             return self.configured
         return Configured.of(config.read(repository, f"^({attributes.SETTINGS})"))
 
     def terms(self, named: Collection[bytes], regardless: Collection[bytes]) -> Terms:
-        """Returns which bytes are not kept beside what git stores of a file.
+        """Return which bytes to keep besides what git stores of a file.
 
         Args:
             named: paths that are captured though they may look like secrets.
@@ -194,7 +169,7 @@ class Limits:
         )
 
     def looks_secret(self, path: bytes) -> str | None:
-        """Returns the pattern of `secrets` that the name of a file matches; None for none."""
+        """Return the pattern of `secrets` that the name of a file matches, or None."""
         *above, name = os.fsdecode(path).lower().split("/")
         if _is_source(name) and self.secrets == SECRETS:
             return None
@@ -213,7 +188,7 @@ class Limits:
             return endings[name[dot:]]
         for pattern, depth, first, last in rest:
             there = "/".join([*above[-depth:], name]) if depth else name
-            # `fnmatch` compiles each pattern that it is asked about, which takes 4 ms for all of them.
+            # First the ends: `fnmatch` compiles each pattern, which takes 4 ms for all of them.
             if there.startswith(first) and there.endswith(last) and fnmatch.fnmatchcase(there, pattern.lower()):
                 return pattern
         return None
@@ -230,10 +205,7 @@ _SPECIAL = re.compile(r"[*?[\]]")
 def _sorted(
     patterns: tuple[str, ...],
 ) -> tuple[dict[str, list[tuple[str, int, str]]], dict[str, str], list[tuple[str, int, str, str]]]:
-    """Return patterns by how they are compared: by name, by ending, and one after the other.
-
-    With each go how many directories it names, and what is compared in lower case.
-    """
+    """Return patterns by name, by ending, and others; each with its number of slashes."""
     names: dict[str, list[tuple[str, int, str]]] = {}
     endings: dict[str, str] = {}
     rest = []
@@ -251,27 +223,19 @@ def _sorted(
 
 
 def size_text(size: int) -> str:
-    """Returns a size as people write it: "50 MB"."""
     for unit, factor in (("GB", 1000 * MB), ("MB", MB), ("kB", 1000)):
         if size >= factor and size % factor == 0:
             return f"{size // factor} {unit}"
     return f"{size} bytes"
 
 
-# Tell whether a snapshot would capture a file, for callers who read what other files name.
-
+# Whether a snapshot would capture a file: for callers that read what other files name.
 
 IGNORED = "git ignores it"
 
 
 def reason_to_leave(repository: Repository, limits: Limits, path: str) -> str | None:
-    """Return why a snapshot would leave a file out; None where it would capture it.
-
-    Args:
-        repository: seen from the worktree.
-        limits: what a snapshot leaves out.
-        path: absolute path of the file. Where links lead is what counts.
-    """
+    """Return why a snapshot would leave a file out, or None; `path` is absolute."""
     top = os.path.realpath(repository.worktree or os.devnull)
     real = os.path.realpath(path)
     if not real.startswith(f"{top}/"):
@@ -287,11 +251,7 @@ def reason_to_leave(repository: Repository, limits: Limits, path: str) -> str | 
 
 
 def below(repository: Repository, limits: Limits, directory: str) -> set[str] | None:
-    """Return the files below a directory that a snapshot would capture.
-
-    Returns:
-        Absolute paths; None where it would capture none, or the directory is in no worktree.
-    """
+    """Return the absolute paths below a directory that a snapshot would capture, or None."""
     top = os.path.realpath(repository.worktree or os.devnull)
     if directory != top and not directory.startswith(f"{top}/"):
         return None

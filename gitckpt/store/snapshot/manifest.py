@@ -1,4 +1,4 @@
-"""What a snapshot holds, written as the tree of `docs/format.md` and read from it. What is read may have been fetched."""
+"""Read and write the tree of a snapshot (`docs/format.md`). What is read may have been fetched."""
 
 from __future__ import annotations
 
@@ -41,25 +41,17 @@ if TYPE_CHECKING:
     from gitckpt.store.snapshot.limits import Limits
 
     class Beside(Protocol):
-        """Files that lie outside of the worktree, and that a snapshot keeps as well."""
+        """Files outside of the worktree that a snapshot keeps as well."""
 
         def added(self, repository: Repository, objects: Objects, found: Worktree, commit: str, limits: Limits) -> Worktree:
-            """Returns what a capture found, with these files in its tree."""
-
-
-# What a snapshot holds, written as the tree of `docs/format.md` and read from it. What is read may have been fetched.
+            """Return what a capture found, with these files in its tree."""
 
 
 INTENT, ASSUMED, SKIPPED, ABSENT = "intent-to-add", "assume-unchanged", "skip-worktree", "absent"
-RAW, CONVERSION = b"raw", b"conversion"
-"""Entries of a snapshot's tree."""
+RAW, CONVERSION = b"raw", b"conversion"  # entries of a snapshot's tree
 
-INTENDED = {
-    "executable": intent.EXECUTABLE,
-    "link": intent.LINK,
-    "repository": intent.REPOSITORY,
-}
-"""Flags of entries that were added in intent only: their modes, where they are not those of a plain file."""
+# Flags of intent-to-add entries whose modes are not those of a plain file.
+INTENDED = {"executable": intent.EXECUTABLE, "link": intent.LINK, "repository": intent.REPOSITORY}
 
 VERIFY = "see what is wrong: git ckpt verify"
 
@@ -68,60 +60,35 @@ base_tree = bounds.base_tree
 
 @dataclass(slots=True)
 class Contents:
-    """What a snapshot holds."""
-
-    files: str
-    """The tree of the whole worktree."""
-
+    files: str  # the tree of the whole worktree
+    # A tree for each stage that has entries; if empty, the index equals the linked commit.
     index: Mapping[int, str] = field(default_factory=dict)
-    """A tree for each stage of the index that has entries; without any, the index equals the linked commit."""
-
+    # Paths by flag: those of the index, and `ABSENT` for skipped entries without a file.
     flags: Mapping[str, list[bytes]] = field(default_factory=dict)
-    """Paths by flag: those of the index, and `ABSENT` for entries to skip whose file is not there."""
-
-    operation: Mapping[str, bytes] = field(default_factory=dict)
-    """What `operation.collect` returns."""
-
-    sparse: bytes | None = None
-    """What `sparse.read` returns."""
-
-    raw: str | None = None
-    """The tree of those files, byte for byte, that git would write otherwise than they were; None for none."""
-
-    conversion: bytes = b""
-    """What `attributes.settings` returned when the files were captured."""
-
-    directories: list[bytes] = field(default_factory=list)
-    """Those that hold no file of the snapshot; none that is above another one."""
-
-    modes: Mapping[bytes, int] = field(default_factory=dict)
-    """Of files and directories that may less than the umask lets them."""
-
+    operation: Mapping[str, bytes] = field(default_factory=dict)  # from `operation.collect`
+    sparse: bytes | None = None  # from `sparse.read`
+    raw: str | None = None  # the tree of files, byte for byte, that git would write differently
+    conversion: bytes = b""  # `attributes.settings` at the time of the capture
+    directories: list[bytes] = field(default_factory=list)  # without files; only the innermost ones
+    modes: Mapping[bytes, int] = field(default_factory=dict)  # those narrower than the umask allows
+    # Whether the linked commit stands for the files: untracked ones are not known.
     is_of_commit: bool = False
-    """Whether nobody looked at the worktree, and the linked commit stands for its files: what was untracked is not known."""
 
     @property
     def away(self) -> list[bytes]:
-        """Paths of entries of which nothing was there, as they were to be skipped.
-
-        In a sparse checkout git takes the mark off where there is something; elsewhere a marked file may be there, and mostly is.
-        """
+        """Paths of skipped entries that had no file."""
+        # In a sparse checkout git clears the flag if there is a file; elsewhere a file is usual.
         return self.flags.get(ABSENT if self.sparse is None else SKIPPED, [])
 
 
 def flags_of(intended: Mapping[bytes, bytes]) -> dict[str, list[bytes]]:
-    """Returns the flags of entries that were added in intent only: paths by flag.
-
-    Args:
-        intended: their modes, by path.
-    """
+    """Return the flags of intent-to-add entries as paths by flag; `intended` has their modes."""
     found = {INTENT: sorted(intended)}
     found |= {flag: sorted(path for path, mode in intended.items() if mode == its) for flag, its in INTENDED.items()}
     return {flag: paths for flag, paths in found.items() if paths}
 
 
 def require_commit(repository: Repository, checkpoint: Checkpoint) -> None:
-    """Raises `WorktreeError` if the commit of a checkpoint is missing; without one, nothing is."""
     commit = checkpoint.git_sha
     if commit and repository.cat_file.info(f"{commit}^{{commit}}") is None:
         hint = f"fetch it from where it still is, or {VERIFY}"
@@ -129,20 +96,20 @@ def require_commit(repository: Repository, checkpoint: Checkpoint) -> None:
 
 
 def with_commit(repository: Repository, checkpoint: Checkpoint, head: str | None) -> tuple[Checkpoint, str | None]:
-    """Return a checkpoint as it can be brought back, though its commit is gone.
+    """Return a checkpoint that can be restored although its commit is gone, and a remark.
 
-    The commit that `git filter-repo` has put in its place stands for it, or else HEAD. That decides
-    what is staged. The second value says so, for a person; None where the commit is there. Leave the
-    operation in progress out then, as it is about commits that are gone.
+    The commit that `git filter-repo` put in its place stands in, else HEAD. It decides what is
+    staged. The operation in progress is left out, as it is about commits that are gone.
 
     Args:
-        repository: seen from any worktree.
-        checkpoint: what is to come back.
-        head: the commit of HEAD, "" for none; None where HEAD must not stand for it, as nobody
-            looks at the worktree before work goes on.
+        head: the commit of HEAD, "" for none; None if HEAD must not stand in, as no person looks
+            at the worktree before work continues.
+
+    Returns:
+        The checkpoint, and a remark for the user; None if the commit exists.
 
     Raises:
-        WorktreeError: its commit is missing, and nothing can stand for it.
+        WorktreeError: its commit is missing, and nothing can stand in.
     """
     commit = checkpoint.git_sha
     if not commit or repository.cat_file.info(f"{commit}^{{commit}}") is not None:
@@ -163,24 +130,12 @@ def with_commit(repository: Repository, checkpoint: Checkpoint, head: str | None
 
 
 def files_of(repository: Repository, checkpoint: Checkpoint) -> str:
-    """Returns the tree of a checkpoint's files: its snapshot, or that of the linked commit.
-
-    Raises:
-        WorktreeError: it is missing.
-    """
+    """Return the tree of a checkpoint's files: its snapshot, or that of the linked commit."""
     return tree_of_files(repository, checkpoint.tree, checkpoint.git_sha)
 
 
 def tree_of_files(repository: Repository, snapshot: str | None, commit: str) -> str:
-    """Returns the tree of the files of a snapshot, or of a commit.
-
-    Args:
-        snapshot: oid of its tree; None where the commit stands for the files.
-        commit: full oid; "" for no files at all.
-
-    Raises:
-        WorktreeError: it is missing.
-    """
+    """Return the tree of the files of a snapshot; without one, of a commit ("" for none)."""
     if snapshot is None and not commit:
         return empty_tree(repository.object_format)
     name = f"{commit}^{{tree}}" if snapshot is None else f"{snapshot}:files"
@@ -192,7 +147,7 @@ def tree_of_files(repository: Repository, snapshot: str | None, commit: str) -> 
 
 
 def write(repository: Repository, objects: Objects, content: Contents) -> str:
-    """Writes the tree of a snapshot and returns its oid; the trees that it refers to are there. Whoever records it flushes it."""
+    """Write the tree of a snapshot and return its oid; the caller flushes it."""
     pending: list[tuple[str, bytes]] = []
 
     def put(kind: str, data: bytes) -> str:
@@ -223,7 +178,7 @@ def write(repository: Repository, objects: Objects, content: Contents) -> str:
         whole[b"operation"] = (DIRECTORY, put_directory(content.operation))
         merged = content.operation.get("AUTO_MERGE", b"").decode("ascii", "replace").strip()
         if merged:
-            whole[b"auto-merge"] = (DIRECTORY, merged)  # git itself lets a gc take it
+            whole[b"auto-merge"] = (DIRECTORY, merged)  # a gc may take it: git does not protect it
     if content.sparse is not None:
         whole[b"sparse"] = (FILE, put("blob", content.sparse))
     if content.raw is not None:
@@ -240,18 +195,13 @@ def write(repository: Repository, objects: Objects, content: Contents) -> str:
 
 
 def contents_of(checkpoint: Checkpoint, repository: Repository, objects: Objects) -> Contents:
-    """Returns what the snapshot of a checkpoint holds. Errors: as `read`; or it is of more paths than anybody lists."""
     bounds.require(repository, checkpoint.tree, checkpoint.git_sha)
     found = read(repository, objects, checkpoint.tree, checkpoint.git_sha)
     return replace(found, is_of_commit=checkpoint.worktree is None)
 
 
 def read(repository: Repository, objects: Objects, tree: str | None, commit: str) -> Contents:
-    """Returns what a snapshot holds.
-
-    Args:
-        tree: the snapshot; None where the linked commit stands for it.
-        commit: the linked commit; "" for none.
+    """Return what a snapshot holds; without a `tree`, the linked commit ("" for none).
 
     Raises:
         WorktreeError: an object is missing, or the tree is not a snapshot.
@@ -281,12 +231,7 @@ def read(repository: Repository, objects: Objects, tree: str | None, commit: str
 
 
 def write_raw(repository: Repository, objects: Objects, raw: Mapping[bytes, str]) -> str | None:
-    """Writes the tree of files that are kept byte for byte, and returns its oid; None where there are none.
-
-    Args:
-        objects: its objects; the blobs are there.
-        raw: oids by path.
-    """
+    """Write the tree of files kept byte for byte (oids by path); None if there are none."""
     pending: list[tuple[str, bytes]] = []
 
     def put(files: Mapping[bytes, str]) -> str:
@@ -311,11 +256,7 @@ def write_raw(repository: Repository, objects: Objects, raw: Mapping[bytes, str]
 
 
 def raw_of(repository: Repository, contents: Contents) -> dict[bytes, str]:
-    """Returns the files that are to come back byte for byte: oids by path. What `files` does not have as a file is passed over.
-
-    Raises:
-        WorktreeError: there is something else than files among them, or the tree cannot be read.
-    """
+    """Return oids of the files to restore byte for byte; skips those not in `files`."""
     if contents.raw is None:
         return {}
     found = {}
@@ -329,13 +270,12 @@ def raw_of(repository: Repository, contents: Contents) -> dict[bytes, str]:
 
 
 def raw_tree(repository: Repository, tree: str | None) -> str | None:
-    """Returns the tree of the files that a snapshot keeps byte for byte; None where it keeps none, or there is no snapshot."""
+    """Return the tree of the files that a snapshot keeps byte for byte, or None."""
     found = repository.cat_file.info(f"{tree}:{RAW.decode()}") if tree is not None else None
     return found[0] if found is not None and found[1] == "tree" else None
 
 
 def conversion_of(repository: Repository, tree: str | None) -> bytes:
-    """Return the settings under which the files of a snapshot were captured, as `Contents` has them."""
     if tree is None:
         return b""
     found = next(repository.cat_file.contents([f"{tree}:{CONVERSION.decode()}"], budget.LIST))
@@ -343,17 +283,13 @@ def conversion_of(repository: Repository, tree: str | None) -> bytes:
 
 
 def differing_raw(repository: Repository, before: Contents, after: Contents) -> list[bytes]:
-    """Returns the paths at which two snapshots keep other bytes, or only one of them does. Errors: as `raw_of`."""
+    """Return the paths at which two snapshots keep different bytes."""
     old, new = ({} if before.raw == after.raw else raw_of(repository, each) for each in (before, after))
     return sorted(path for path in old.keys() | new.keys() if old.get(path) != new.get(path))
 
 
 def regular_files(repository: Repository, tree: str) -> dict[bytes, str]:
-    """Returns the files of a tree, without links and submodules: oids by path.
-
-    Raises:
-        WorktreeError: it cannot be read.
-    """
+    """Return the oids of the files of a tree by path, without links and submodules."""
     return {path: oid for path, mode, oid in _leaves(repository, tree) if mode in FILES}
 
 
@@ -365,15 +301,6 @@ def _leaves(repository: Repository, tree: str) -> list[Leaf]:
 
 
 def decoded(data: bytes, repository: Repository, tree: str) -> Entries:
-    """Returns the entries of a tree of a snapshot.
-
-    Args:
-        data: its content.
-        tree: its oid.
-
-    Raises:
-        WorktreeError: it is malformed.
-    """
     try:
         return decode_tree(data, repository.object_format)
     except MalformedTree as error:
@@ -381,8 +308,6 @@ def decoded(data: bytes, repository: Repository, tree: str) -> Entries:
 
 
 class _Reader:
-    """Reads objects that must be there."""
-
     def __init__(self, repository: Repository, objects: Objects) -> None:
         self._repository = repository
         self._objects = objects
@@ -397,7 +322,6 @@ class _Reader:
         return self._blobs([oid], budget.LIST)[0]
 
     def _blobs(self, oids: Sequence[str], most: int) -> list[bytes]:
-        """Returns contents, of so many bytes together at most."""
         contents: list[bytes] = []
         size = 0
         for oid, found in zip(oids, self._objects.read(oids, most), strict=True):
@@ -412,7 +336,6 @@ class _Reader:
         return contents
 
     def files_below(self, top: str) -> dict[str, bytes]:
-        """Returns the files of an operation in progress, by their paths."""
         oids: dict[str, str] = {}
         level, count, depth = [("", top)], 0, 0
         while level:
@@ -432,25 +355,16 @@ class _Reader:
         return dict(zip(oids, self._blobs([*oids.values()], budget.OPERATION_SIZE), strict=True))
 
 
-# Turns a private index that lists the files of a worktree into the index of a snapshot: what was staged, in conflict, and flagged.
-
-
 def turn_into(index: PrivateIndex, contents: Contents, commit: str, listed: str | None = None) -> None:
-    """Turns an index into that of a snapshot; what git knows of files that stay as they are is kept, so that it need not read them again.
+    """Turn an index that lists the files of a worktree into the index of a snapshot.
 
-    Args:
-        index: lists the files of the worktree.
-        contents: of the snapshot.
-        commit: the one it is linked to; "" for none.
-        listed: the tree of the entries that the index has now, if it is known.
-
-    Raises:
-        GitError: git refuses a path, or an object is missing.
+    Keeps what git knows of unchanged files, so that it need not read them again. `listed` is the
+    tree of the present entries, if known.
     """
     merged = contents.index.get(0) if contents.index else base_tree(index.repository, commit)
     if listed is None or merged is None:
         index.edit("read-tree", *(["--reset", merged] if merged else ["--empty"]))
-    else:  # takes half the time, as few entries differ
+    else:  # half the time, as few entries differ
         differing = diff.differences(index.repository, listed, merged)
         index.put(one.line for one in sorted(differing, key=lambda one: one.status != "D"))
     index.put(conflicts(index.repository, contents))
@@ -460,11 +374,7 @@ def turn_into(index: PrivateIndex, contents: Contents, commit: str, listed: str 
 
 
 def conflicts(repository: Repository, contents: Contents) -> list[bytes]:
-    """Returns the entries of a snapshot that are in conflict, as lines for `PrivateIndex.put`.
-
-    Args:
-        contents: of the snapshot.
-    """
+    """Return the entries in conflict, as lines for `PrivateIndex.put`."""
     lines: list[bytes] = []
     for stage in (1, 2, 3):
         tree = contents.index.get(stage)
@@ -474,24 +384,16 @@ def conflicts(repository: Repository, contents: Contents) -> list[bytes]:
 
 
 def add_in_intent(index: PrivateIndex, contents: Contents, paths: Collection[bytes]) -> None:
-    """Adds entries of a snapshot in intent only.
-
-    Args:
-        contents: of the snapshot.
-        paths: of the entries.
-    """
     modes = {path: mode for flag, mode in INTENDED.items() for path in contents.flags.get(flag, ())}
     if paths:
         intent.add(index, paths, modes)
 
 
 def change_flag(index: PrivateIndex, flag: str, gets: Collection[bytes], loses: Collection[bytes]) -> None:
-    """Gives a flag to entries and takes it from others; those that the index lacks, or has in conflict, are passed over.
+    """Set or clear a flag of entries; skip paths that are not in the index or in conflict.
 
     Args:
-        flag: "assume-unchanged" or "skip-worktree"; entries added in intent only are not for this, they are made and removed.
-        gets: paths that get it.
-        loses: paths that lose it.
+        flag: "assume-unchanged" or "skip-worktree"; intent-to-add is not a flag that can change.
     """
     listed = {path for path, _, _, stage, _ in index.entries() if stage == 0} if gets or loses else set()
     for option, paths in ((f"--{flag}", gets), (f"--no-{flag}", loses)):

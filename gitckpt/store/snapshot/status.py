@@ -1,4 +1,4 @@
-"""What is to be seen in a worktree: what `git status` says, the flags of the index, and what git passes over without a word."""
+"""Survey a worktree: `git status`, the flags of the index, and what git passes over silently."""
 
 from __future__ import annotations
 
@@ -18,24 +18,20 @@ from gitckpt.model.checkpoint import Omitted
 from gitckpt.model.values import dataclass, field
 from gitckpt.store.snapshot.manifest import ABSENT, ASSUMED, INTENT, SKIPPED, flags_of
 
-# Finds what git passes over without a word: sockets, fifos and devices that are not ignored, and directories that cannot be read.
-
+# What git passes over silently: sockets, fifos, devices, and unreadable directories.
 
 _KINDS = ((stat.S_ISSOCK, "a socket"), (stat.S_ISFIFO, "a fifo"), (stat.S_ISCHR, "a device"), (stat.S_ISBLK, "a device"))
 
 
 class Scan:
-    """A look into the directories of a worktree. Paths are relative to its top, which is the empty path.
-
-    Args:
-        index: of the worktree, through which git is asked what is ignored.
+    """A look into the directories of a worktree; paths are relative to its top.
 
     Attributes:
         found: paths that cannot be captured, each with the reason.
         seen: the directories that were looked into.
-        modes: of directories, the top left out, as lstat(2) says them.
-        repositories: directories that are the top of another one; not all that lie in ignored directories.
-        apart: directories that are not looked into; to be set before `look_elsewhere`.
+        modes: of directories without the top, from lstat(2).
+        repositories: tops of other repositories; not all of those in ignored directories.
+        apart: directories to leave out; to be set before `look_elsewhere`.
     """
 
     def __init__(self, index: PrivateIndex) -> None:
@@ -50,21 +46,21 @@ class Scan:
         self.apart: Collection[bytes] = ()
 
     def look(self, directories: Iterable[bytes]) -> None:
-        """Looks into directories that are known not to be ignored; those above them are among them, or were."""
+        """Look into directories not ignored; those above them are among them, or came before."""
         for directory in sorted(directories):
             is_inside = not directory or os.path.dirname(directory) in self.seen  # not behind a link
             if is_inside and directory not in self.seen:
                 self._look(directory)
 
     def look_elsewhere(self) -> None:
-        """Looks into the directories that came up and were not named, if they are neither ignored nor repositories of their own."""
+        """Look into the subdirectories found, unless they are ignored or repositories."""
         while self._unknown:
             new = sorted((self._unknown - self.seen).difference(self.apart))
             others = [path for path in new if os.path.lexists(self._join(path, b".git"))]
             there = sorted(set(new).difference(others))
             self.repositories += others
             self._unknown.clear()
-            ignored = self._ignored(there)  # a slash at its end would have the rules in it decide of itself
+            ignored = self._ignored(there)  # with a slash, a directory's own rules would decide
             self.look(path for path in there if path not in ignored)
         ignored = self._ignored([path for path, _ in self._special])
         self.found += [(path, reason) for path, reason in self._special if path not in ignored]
@@ -100,7 +96,7 @@ class Scan:
 
 
 def _list(directory: bytes) -> tuple[list[bytes], list[tuple[bytes, str]]]:
-    """Returns the directories within a directory, and what is neither file nor link nor directory, with its kind."""
+    """Return the subdirectories, and what is no file, link or directory with its kind."""
     directories, special = [], []
     with os.scandir(directory) as entries:
         for entry in entries:
@@ -121,8 +117,7 @@ def _kind(entry: os.DirEntry[bytes]) -> str:
     return next((name for is_kind, name in _KINDS if is_kind(mode)), "no regular file")
 
 
-# What is to be seen in a worktree: what `git status` says, the flags of the index, and what git passes over without a word.
-
+# The whole survey.
 
 _FLAGS = {b"h": (ASSUMED,), b"s": (ASSUMED, SKIPPED), b"S": (SKIPPED,)}
 _PASSED_OVER = "files in the place of a submodule that is not checked out: git passes them over"
@@ -132,60 +127,35 @@ _GONE = b"000000"
 
 @dataclass(slots=True)
 class Survey:
-    """What is to be seen in a worktree. Paths are relative to its top, directories end in a slash."""
+    """What a worktree holds. Paths are relative to its top, directories end in a slash."""
 
-    commit: str = ""
-    """What HEAD pointed to; "" on an unborn branch."""
-
-    is_staged: bool = False
-    """Whether the index differs from the commit."""
-
+    commit: str = ""  # what HEAD pointed to; "" on an unborn branch
+    is_staged: bool = False  # whether the index differs from the commit
+    # Entries in conflict by stage, each mode, space, oid, tab and path.
     conflicts: dict[int, list[bytes]] = field(default_factory=dict)
-    """Entries in conflict by stage, each mode, space, oid, tab and path."""
-
     unmerged: list[bytes] = field(default_factory=list)
+    # Tracked paths that are in conflict, or whose file differs from the index.
     changed: list[bytes] = field(default_factory=list)
-    """Tracked paths whose file differs from the index, or that are in conflict."""
-
-    staged: dict[bytes, bytes] = field(default_factory=dict)
-    """What the index has of them that are not in conflict: oids by path."""
-
-    deleted: list[bytes] = field(default_factory=list)
-    """Those of them that have no file."""
-
+    staged: dict[bytes, bytes] = field(default_factory=dict)  # their oids, unless in conflict
+    deleted: list[bytes] = field(default_factory=list)  # those of `changed` without a file
     untracked: list[bytes] = field(default_factory=list)
-    nested: list[bytes] = field(default_factory=list)
-    """Directories of other repositories."""
-
+    nested: list[bytes] = field(default_factory=list)  # directories of other repositories
+    # Bare repositories and the repository's own directories, without a slash: left out.
     apart: Collection[bytes] = ()
-    """The bare ones, and the repository's own directories, without a slash; nothing in them is listed."""
-
-    vanished: dict[bytes, bytes] = field(default_factory=dict)
-    """Those that are deleted, with the oids of their entries."""
-
+    vanished: dict[bytes, bytes] = field(default_factory=dict)  # oids of deleted entries, by path
     submodules: dict[bytes, Omitted] = field(default_factory=dict)
-    flags: dict[str, list[bytes]] = field(default_factory=dict)
-    """Paths by flag (`Contents.flags`)."""
-
-    passed_over: list[Omitted] = field(default_factory=list)
-    """Sockets and the like, and directories that cannot be read."""
-
-    directories: Collection[bytes] = ()
-    """Those that are not ignored; the top is the empty one."""
-
-    leading: Collection[bytes] = ()
-    """Those that lead to entries of the index; the top as well."""
-
-    modes: Mapping[bytes, int] = field(default_factory=dict)
-    """Of the directories, without the top, as lstat(2) says them."""
+    flags: dict[str, list[bytes]] = field(default_factory=dict)  # paths by flag, as in `Contents`
+    passed_over: list[Omitted] = field(default_factory=list)  # sockets, unreadable directories
+    directories: Collection[bytes] = ()  # those not ignored; the top is the empty path
+    leading: Collection[bytes] = ()  # those that lead to index entries, and the top
+    modes: Mapping[bytes, int] = field(default_factory=dict)  # of directories, from lstat(2)
 
 
 class Surveyor:
-    """Looks at a worktree, from now on.
+    """Looks at a worktree, from the moment it is made.
 
-    Args:
-        index: a private copy of its index; entries marked as assumed to be unchanged, and files that are there although they are marked
-            to be skipped, are looked at as well, for which it is changed.
+    It clears flags in the private index, so that git looks at files marked as assume-unchanged,
+    and at existing ones marked as skip-worktree.
     """
 
     def __init__(self, index: PrivateIndex) -> None:
@@ -194,31 +164,18 @@ class Surveyor:
         self._listing: Child | None = None
 
     def begin(self) -> None:
-        """Has the flags of the index looked at.
-
-        Raises:
-            GitError: the index is damaged.
-        """
+        """Start to list the flags of the index."""
         if not self._index.is_whole():
             raise GitError(["ls-files"], 128, "index file corrupt")
         self._listing = self._index.start("ls-files", "-v", "-z")
 
     def stop(self) -> None:
-        """Ends what it has started, as nobody waits for it any more."""
         for child in (self._listing, self._status):
             if child is not None and not child.has_ended:
                 child.kill_group()
 
     def finish(self, *, is_sparse: bool) -> Survey:
-        """Returns what is to be seen.
-
-        Args:
-            is_sparse: whether the checkout is sparse: git itself marks entries then.
-
-        Raises:
-            GitError: git cannot read index or worktree.
-            DeadlinePassed: it took too long.
-        """
+        """Wait for git and return what the worktree holds; git flags entries if `is_sparse`."""
         found = Survey()
         tracked = self._tracked(found, is_sparse=is_sparse)
         found.apart = modules.own_directories(self._index.repository)
@@ -238,10 +195,10 @@ class Surveyor:
         return found
 
     def _status_out(self) -> bytes:
-        """Returns what `git status` says. Where a filter that is required fails, the files that need it count as changed."""
         try:
             return self._finished()
         except GitError as error:
+            # Files that need a failing required filter count as changed.
             failing = failing_filters(self._index.repository, error)
             if not failing:
                 raise
@@ -249,20 +206,19 @@ class Surveyor:
         return self._index.finish(self._status)
 
     def _finished(self) -> bytes:
-        """Returns what `git status` says, which is asked again where a file changed while it read that."""
         left = TRIES
         while True:
             try:
                 return self._index.finish(self._status)
             except GitError as error:
-                left -= 1
+                left -= 1  # a file changed while git read it: ask again
                 if not left or not met_change(error):
                     raise
             self._index.unlock()
             self._status = self._index.look()
 
     def _tracked(self, found: Survey, *, is_sparse: bool) -> Collection[bytes]:
-        """Returns the directories that lead to tracked files; notes the flags of the index, and has flagged files looked at."""
+        """Return the directories that lead to tracked files; note the flags of the index."""
         paths = _read_flags(self._index.finish(self._listing), found) if self._listing is not None else []
         if _look_again(self._index, found, is_sparse=is_sparse):
             status, self._status = self._status, self._index.look()
@@ -271,7 +227,7 @@ class Surveyor:
 
 
 def _read_flags(listing: bytes, found: Survey) -> list[bytes]:
-    """Returns the tracked paths, and notes those that are flagged."""
+    """Return the tracked paths, and note the flagged ones."""
     entries = listing.split(b"\0")[:-1]
     if any(b"\0%s " % tag in listing or listing.startswith(tag + b" ") for tag in _FLAGS):
         for entry in entries:
@@ -281,10 +237,10 @@ def _read_flags(listing: bytes, found: Survey) -> list[bytes]:
 
 
 def _look_again(index: PrivateIndex, found: Survey, *, is_sparse: bool) -> bool:
-    """Takes flags off entries of the private index so that git looks at their files; returns whether there were any."""
+    """Clear flags in the private index so that git looks at these files; return if any."""
     assumed, skipped = found.flags.get(ASSUMED, []), found.flags.get(SKIPPED, [])
     if is_sparse:
-        skipped = []  # git takes the flag off by itself where there is a file
+        skipped = []  # git itself clears the flag if there is a file
     elif skipped:
         top = os.fsencode(index.repository.worktree or "")
         absent = [path for path in skipped if not os.path.lexists(os.path.join(top, path))]
@@ -297,12 +253,12 @@ def _look_again(index: PrivateIndex, found: Survey, *, is_sparse: bool) -> bool:
 
 
 def leading_to(paths: Iterable[bytes]) -> set[bytes]:
-    """Returns the directories that lead to paths; the top is the empty one."""
+    """Return the directories that lead to paths; the top is the empty path."""
     return layout.with_above({path.rpartition(b"/")[0] for path in paths}) | {b""}
 
 
 def _read_status(out: bytes, found: Survey) -> None:
-    """Reads what `git status --porcelain=v2 -z` printed (git-status(1), "Porcelain Format Version 2")."""
+    """Read `git status --porcelain=v2 -z` (git-status(1), "Porcelain Format Version 2")."""
     for record in out.split(b"\0"):
         kind = record[:1]
         if kind == b"1":
@@ -329,8 +285,7 @@ def _read_status(out: bytes, found: Survey) -> None:
 
 
 def _set_apart(index: PrivateIndex, found: Survey, tracked: Collection[bytes]) -> None:
-    """Leave out git's own directories, and bare repositories without tracked files."""
-    own = found.apart
+    own = found.apart  # git's own directories; bare repositories without tracked files follow
     found.changed, found.deleted = ([path for path in paths if not modules.lies_in(path, own)] for paths in (found.changed, found.deleted))
     others = [path for path in found.untracked if not modules.lies_in(path, own)]
     bare = [path for path in modules.bare_above(os.fsencode(index.repository.worktree or ""), others) if path not in tracked]
@@ -357,9 +312,7 @@ def _read_changed(found: Survey, xy: bytes, submodule: bytes, mode: bytes, path:
 
 
 def _read_intended(index: PrivateIndex, found: Survey) -> None:
-    """Notes entries that were added in intent only, with their modes, and those that have no file any more: `git status` says of
-    these what it says of empty files, and not which modes the entries of others have.
-    """
+    # `git status` shows an intent-to-add entry without a file like an empty file, and no modes.
     empty = intent.placeholder(index.repository.object_format) if found.vanished else b""
     candidates = [*found.flags.get(INTENT, ()), *(path for path, oid in found.vanished.items() if oid == empty)]
     intended = intent.intended(index, candidates)
@@ -368,13 +321,12 @@ def _read_intended(index: PrivateIndex, found: Survey) -> None:
 
 
 def _read_submodules(index: PrivateIndex, found: Survey, repositories: Collection[bytes], bare: Collection[bytes]) -> None:
-    """Notes every submodule that is checked out, with its commit, whether `.gitmodules` knows it or not, and is there or not.
+    """Note each submodule that is checked out, with its commit, in `.gitmodules` or not.
 
     Args:
-        index: of the worktree.
-        found: what was seen; changed in place.
         repositories: directories that are the top of one.
-        bare: directories of which git says nothing. Where a submodule is not checked out, it passes over whatever is in its place.
+        bare: directories in which git sees nothing. It passes over what is in the place of a
+            submodule that is not checked out.
     """
     top = os.fsencode(index.repository.worktree or "")
     changed = found.submodules
@@ -393,11 +345,5 @@ def _read_submodules(index: PrivateIndex, found: Survey, repositories: Collectio
 
 
 def _bare(scan: Scan, leading: Collection[bytes], told: Collection[bytes]) -> set[bytes]:
-    """Returns the directories beside tracked files in which git sees nothing, though it does not ignore them.
-
-    Args:
-        scan: has looked into them.
-        leading: those that lead to tracked files.
-        told: those that lead to untracked ones.
-    """
+    """Return directories next to tracked files (`leading`) that hold no untracked ones (`told`)."""
     return {path for path in scan.seen if path not in leading and path not in told and path.rpartition(b"/")[0] in leading}

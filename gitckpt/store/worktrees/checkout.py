@@ -1,4 +1,4 @@
-"""Fills a worktree that was made for a snapshot: sparse settings, files, index with its stages and flags, the operation in progress."""
+"""Fill a new worktree with a snapshot: sparse settings, files, index, operation in progress."""
 
 from __future__ import annotations
 
@@ -21,12 +21,10 @@ from gitckpt.store.snapshot.manifest import SKIPPED, Contents
 
 
 def fill(made: Repository, contents: Contents, commit: str) -> list[bytes]:
-    """Fills an empty worktree with a snapshot, and returns the files that are there only as git stores them, as a filter fails.
+    """Fill an empty worktree with a snapshot.
 
-    Args:
-        made: seen from the worktree, which has neither files nor an index yet.
-        contents: of the snapshot.
-        commit: what HEAD points to; "" on an unborn branch.
+    Returns:
+        The files that are there only as git stores them, because a filter fails.
 
     Raises:
         WorktreeError: git refuses a path in it, or an object is missing.
@@ -38,7 +36,7 @@ def fill(made: Repository, contents: Contents, commit: str) -> list[bytes]:
             held = _write_files(index, contents)
             if contents.directories or contents.modes:
                 layout.bring_back(made.worktree or "", contents.directories, contents.modes)
-                index.refresh()  # the time of their last change is another one by now
+                index.refresh()  # their ctime has changed
             _remove_absent(index, contents)
             raw = manifest.raw_of(made, contents)
             raw_files.bring_back(made, raw)
@@ -59,24 +57,20 @@ def fill(made: Repository, contents: Contents, commit: str) -> list[bytes]:
 
 
 def _remove_absent(index: PrivateIndex, contents: Contents) -> None:
-    """Removes the files that were not there: their entries are to be skipped, whatever the patterns of a sparse checkout."""
+    # Skipped entries without a file, whatever the patterns of the sparse checkout.
     if not contents.away:
         return
-    written = {path for path, *_, tag in index.entries() if tag == b"H"}  # by git, just now: no other path is to be trusted
+    written = {path for path, *_, tag in index.entries() if tag == b"H"}  # by git: others are unsafe
     for path in written.intersection(contents.away):
         whole = os.path.join(os.fsencode(index.repository.worktree or ""), path)
-        (os.rmdir if stat.S_ISDIR(os.lstat(whole).st_mode) else os.unlink)(whole)  # a directory is that of a submodule, as yet empty
+        (os.rmdir if stat.S_ISDIR(os.lstat(whole).st_mode) else os.unlink)(whole)  # a submodule
 
 
 def fill_from_commit(made: Repository, options: Sequence[str]) -> list[bytes]:
-    """Fills an empty worktree with the files that HEAD has, and returns those that are there only as git stores them, as a filter fails.
+    """Fill an empty worktree with the files of HEAD; `options` are for git.
 
-    Args:
-        made: seen from the worktree.
-        options: for git.
-
-    Raises:
-        GitError: git cannot write them.
+    Returns:
+        The files that are there only as git stores them, because a filter fails.
     """
 
     def attempt(more: list[str]) -> None:
@@ -95,7 +89,6 @@ def fill_from_commit(made: Repository, options: Sequence[str]) -> list[bytes]:
 
 
 def blobs_of(repository: Repository, tree: str) -> dict[bytes, str]:
-    """Returns the oids of the blobs of a tree, by path."""
     return {path: oid for path, mode, oid in leaves(repository, tree) if mode != GITLINK}
 
 
@@ -114,14 +107,14 @@ def _write_files(index: PrivateIndex, contents: Contents) -> list[bytes]:
 
 
 def _share_keys(made: Repository) -> None:
-    """Lets git-crypt find its keys: it looks for them in the administrative directory of each worktree, and puts them into the first."""
+    # git-crypt looks for its keys in each worktree's git directory, and stores them in the first.
     keys, here = (os.path.join(place, "git-crypt") for place in (made.common_dir, made.git_dir))
     if os.path.isdir(keys) and not os.path.lexists(here):
         os.symlink(keys, here)
 
 
 def _write_beyond_patterns(index: PrivateIndex, skipped: set[bytes], options: Sequence[str]) -> None:
-    """Writes the files that were there although the patterns of the sparse checkout leave them out."""
+    """Write the files that a sparse checkout's patterns leave out, but that were there."""
     there = [path for path, *_, tag in index.entries() if tag == b"S" and path not in skipped]
     if there:
         wanted = b"".join(path + b"\0" for path in there)

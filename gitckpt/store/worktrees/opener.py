@@ -1,4 +1,4 @@
-"""Worktrees made from checkpoints: where they live, and how one is opened, whatever became of it meanwhile."""
+"""Open or make the worktree of a checkpoint, whatever became of it meanwhile."""
 
 from __future__ import annotations
 
@@ -41,9 +41,11 @@ class Opened:
     Attributes:
         path: its top.
         made: whether it was made just now; if not, it is as it was left.
-        remarks: what else the person should know, a sentence each.
-        unfiltered: files that are there only as git stores them, because a filter fails; opening it again completes them.
-        behind: of a run that others have gone on with, the checkpoint that it stands at; `Run.resume` brings what is newer.
+        remarks: what else the user should know, a sentence each.
+        unfiltered: files that are there only as git stores them, because a filter fails; opening
+            the worktree again completes them.
+        behind: the checkpoint at which it stands, if others continued the run; `Run.resume` brings
+            what is newer.
     """
 
     path: str
@@ -58,13 +60,13 @@ class Wish:
     """What `carry_out` opens.
 
     Attributes:
-        checkpoint: what the worktree holds when it is made.
         path: absolute path of its top.
-        in_run: whether it is the worktree of the checkpoint's run, rather than of this one checkpoint.
-        branch: the branch that it shall be on; None for a detached HEAD.
-        limits: what a capture leaves out, for the comparison at the end.
-        is_of_other_commit: whether another commit stands for its own: no operation comes back.
-        rescue: called with a worktree whose directory is gone, and its path, before git forgets it: records what is in no checkpoint.
+        in_run: whether it is the worktree of the run, and not of this one checkpoint.
+        branch: the branch to be on; None for a detached HEAD.
+        limits: for the comparison at the end.
+        is_of_other_commit: whether another commit stands in: no operation comes back.
+        rescue: called before git forgets a worktree whose directory is gone, with that and its
+            path; records what is in no checkpoint.
     """
 
     checkpoint: Checkpoint
@@ -77,24 +79,15 @@ class Wish:
 
     @property
     def owner(self) -> Owner:
-        """Whose the worktree is."""
         return Owner(self.checkpoint.id, self.checkpoint.run if self.in_run else None)
 
 
 def carry_out(repository: Repository, objects: Objects, plan: ResumePlan, wish: Wish) -> Opened | None:
-    """Open or make a worktree as planned.
-
-    Args:
-        repository: seen from any of its worktrees.
-        plan: what to do.
-        wish: what the worktree is for.
-
-    Returns:
-        The worktree; None where another process made one there meanwhile.
+    """Open or make a worktree as planned; None if another process made one there meanwhile.
 
     Raises:
-        WorktreeError: the commit or the files are missing; or what was brought back is not what was captured. Nothing that was there
-            before is changed.
+        WorktreeError: commit or files are missing, or what came back differs from what was
+            captured. Nothing that existed before is changed.
     """
     premises.require(wish.path)
     for gone in plan.forget:
@@ -122,14 +115,13 @@ def _make(repository: Repository, objects: Objects, wish: Wish) -> Opened | None
 
 
 def default_root(repository: Repository, configured: str | None) -> str:
-    """Returns the directory in which worktrees are made.
+    """Return the directory in which worktrees are made.
 
     Args:
-        repository: seen from any of its worktrees.
-        configured: what `ckpt.worktreeDir` says; relative to the top of the main worktree.
+        configured: `ckpt.worktreeDir`; relative to the top of the main worktree.
 
     Raises:
-        WorktreeError: the repository has no main worktree to put them into, and none is configured.
+        WorktreeError: there is no main worktree, and none is configured.
     """
     top = administration.main_worktree(repository)
     if configured:
@@ -145,7 +137,7 @@ def default_root(repository: Repository, configured: str | None) -> str:
 
 
 def _mend_head(repository: Repository, wish: Wish) -> tuple[str, ...]:
-    """Writes HEAD of a worktree anew that a power cut has taken or emptied: what is started in it would be in none, or in another."""
+    # A power cut can empty HEAD: what is started there would be on no branch, or on another.
     git_dir = administration.named_by(wish.path)
     if git_dir is None or not administration.lacks_head(repository, git_dir):
         return ()
@@ -157,14 +149,14 @@ def _mend_head(repository: Repository, wish: Wish) -> tuple[str, ...]:
             hint=f"write into {git_dir}/HEAD where it was: ref: refs/heads/BRANCH",
         )
     _require_objects(repository, wish.checkpoint)
-    has_log = not (repository.has_reftable and administration.lacks_tables(git_dir))  # else that went with it
+    has_log = not (repository.has_reftable and administration.lacks_tables(git_dir))  # else it is lost
     administration.write_head(repository, git_dir, commit if wish.branch is None else f"ref: {BRANCHES}{wish.branch}")
     where = f"detached at {commit[:10]}" if wish.branch is None else f"on {wish.branch}"
     return (f"its HEAD was {state}, and is {where} now{'; what it was at before: git reflog' if has_log else ''}",)
 
 
 def _completed(repository: Repository, path: str) -> tuple[bytes, ...]:
-    """Has files written of a worktree that are there only as git stores them; returns those at which their filter still fails."""
+    """Write files that are there only as git stores them; return those that still fail."""
     made = _require_seen(repository, path)
     try:
         return tuple(unfiltered.complete_in_place(made))
@@ -175,7 +167,7 @@ def _completed(repository: Repository, path: str) -> tuple[bytes, ...]:
 
 
 def _adopt(repository: Repository, objects: Objects, wish: Wish) -> Opened:
-    """Makes a directory a worktree again after git forgot it: the files stay as they are, the index is that of the checkpoint."""
+    """Turn a directory that git forgot into a worktree again; its files stay as they are."""
     _require_objects(repository, wish.checkpoint)
     with ownership.around(repository, wish.path) as staged:
         try:
@@ -201,7 +193,6 @@ def _adopt(repository: Repository, objects: Objects, wish: Wish) -> Opened:
 
 
 def _forget(repository: Repository, gone: Registration, wish: Wish) -> None:
-    """Let git forget a worktree whose directory was deleted; what was staged there is recorded before."""
     there = Repository(gone.git_dir, None, repository.object_format)
     try:
         wish.rescue(there, gone.path)
@@ -211,9 +202,10 @@ def _forget(repository: Repository, gone: Registration, wish: Wish) -> None:
 
 
 def _fill(repository: Repository, staged: str, objects: Objects, wish: Wish, held: list[bytes]) -> tuple[tuple[str, ...], list[bytes]]:
-    """Brings the checkpoint back into a worktree that was just made.
+    """Restore the checkpoint into a new worktree.
 
-    Returns what the person should know of it, and the files that are there only as git stores them; `held` are those until now.
+    Returns:
+        Remarks, and the files that are there only as git stores them (`held` until now).
     """
     made = _require_seen(repository, staged)
     checkpoint = wish.checkpoint
@@ -230,7 +222,7 @@ def _fill(repository: Repository, staged: str, objects: Objects, wish: Wish, hel
             try:
                 differing = comparison.compare(made, theirs, whole, checkpoint.git_sha, wish.limits)
             finally:
-                theirs.close()  # what was written to compare is held while a gc runs, and no ref will ever lead to it
+                theirs.close()  # no ref leads to what it wrote: do not hold it while a gc runs
             if differing:
                 raise WorktreeError(
                     f"what came back is not what checkpoint {checkpoint.id} captured: {first_of(differing)}",
@@ -245,7 +237,6 @@ def _fill(repository: Repository, staged: str, objects: Objects, wish: Wish, hel
 
 
 def _operation(repository: Repository, whole: Contents, wish: Wish) -> tuple[Mapping[str, bytes], list[str]]:
-    """Return the operation that comes back in the worktree that is wanted, and what to say of it."""
     if wish.is_of_other_commit or not whole.operation:
         return {}, []
     if not roster.is_captured_here(repository, wish.checkpoint.id):
@@ -256,7 +247,7 @@ def _operation(repository: Repository, whole: Contents, wish: Wish) -> tuple[Map
 
 
 def _has_files(checkpoint: Checkpoint) -> bool:
-    """Tells whether a checkpoint knows its files, be it that they are those of its commit."""
+    """Return whether the files of a checkpoint are known; they may be those of its commit."""
     files = checkpoint.worktree
     return files is not None and bool(files.tree or not files.degraded)
 
@@ -269,14 +260,14 @@ def _remarks(checkpoint: Checkpoint, of_operation: list[str], branch: str | None
     remarks += [operation.farewell(branch)] if branch is not None else []
     remarks += of_operation
     left_out = [entry for entry in files.omitted if entry.dirty is not False] if files is not None else []
-    if left_out:  # a submodule without changes is where its commit says
+    if left_out:  # without unchanged submodules
         count = f"{len(left_out)} paths were" if len(left_out) > 1 else "1 path was"
         remarks.append(f"{count} not captured: git ckpt show {checkpoint.id[: ids.SHORT]}")
     return remarks
 
 
 def _move(repository: Repository, staged: str, path: str) -> bool:
-    """Moves a worktree that is whole to where it belongs; returns False if somebody else made one there meanwhile."""
+    """Move a complete worktree to its path; return False if another process made one there."""
     try:
         os.rename(staged, path)  # not `git worktree move`, which refuses submodules
     except OSError as error:
@@ -310,15 +301,16 @@ def _make_root(root: str) -> None:
 
 
 def _add(repository: Repository, path: str, checkpoint: Checkpoint) -> list[bytes]:
-    """Lets git make a worktree; with its files only where nothing is known of them but the commit.
+    """Make a worktree with git; with files only if the commit is all that is known.
 
-    Returns the files that are there only as git stores them.
+    Returns:
+        The files that are there only as git stores them.
     """
     how = ("--no-checkout", "--detach", "--lock", "--reason", f"{ownership.LOCK_REASON} {checkpoint.run or checkpoint.id}")
     commit = checkpoint.git_sha or _empty_commit(repository)
     try:
         administration.call(repository, "add", *how, path, commit, options=_ALONE)
-        if checkpoint.git_sha and not _has_files(checkpoint):  # by itself, as git does it: nobody else waits for it
+        if checkpoint.git_sha and not _has_files(checkpoint):  # as `git worktree add` would
             made = _require_seen(repository, path)
             try:
                 return checkout.fill_from_commit(made, _ALONE)
@@ -330,7 +322,7 @@ def _add(repository: Repository, path: str, checkpoint: Checkpoint) -> list[byte
 
 
 def _empty_commit(repository: Repository) -> str:
-    """Returns a commit without files, which a checkpoint of an unborn branch is opened on for want of another."""
+    # git makes no worktree without a commit: a checkpoint of an unborn branch gets an empty one.
     tree = repository.git.run("mktree").out.decode("ascii").strip()
     who = {f"GIT_{role}_{what}": value for role in ("AUTHOR", "COMMITTER") for what, value in (("NAME", "gitckpt"), ("EMAIL", "gitckpt"))}
     done = repository.git.run("commit-tree", tree, "-m", "empty", env=who)
@@ -340,7 +332,6 @@ def _empty_commit(repository: Repository) -> str:
 
 
 def _start_head(made: Repository, wish: Wish) -> None:
-    """Lets HEAD point to the branch that is wanted."""
     if wish.branch is not None:
         made.point_head(BRANCHES + wish.branch)
     elif not wish.checkpoint.git_sha:
@@ -352,21 +343,22 @@ def _start_head(made: Repository, wish: Wish) -> None:
 
 
 def _note_checkout(made: Repository, checkpoint: Checkpoint) -> None:
-    """Has the reflog of a detached HEAD say where it was detached, for `git status` to know: only a HEAD that changes is logged."""
+    # `git status` reads in the reflog where HEAD was detached; only a HEAD that changes is logged.
     commit = checkpoint.git_sha
-    branch = "".join(c for c in checkpoint.branch or "" if c.isprintable())  # it may have been fetched, and is no argument otherwise
+    # A fetched name is not safe as an argument.
+    branch = "".join(c for c in checkpoint.branch or "" if c.isprintable())
     said = f"checkout: moving from {branch or commit} to {commit}"
     made.point_head(f"{BRANCHES}ckpt/{checkpoint.id}", options=_ALONE)
     made.point_head(commit, said, options=_ALONE)
 
 
 def is_free(repository: Repository, ref: str) -> bool:
-    """Tells whether a ref may be a branch, and is checked out, or about to be started, in no worktree whose directory is there."""
+    """Return whether a ref may be a branch, and no existing worktree is on it."""
     return repository.git.run("check-ref-format", ref, ok=(0, 1)).code == 0 and not worktrees_on(repository, ref)
 
 
 def worktrees_on(repository: Repository, ref: str) -> list[str]:
-    """Return the worktrees, whose directories are there, that have a branch checked out."""
+    """Return the existing worktrees that have a branch checked out."""
     listing = administration.call(repository, "list", "--porcelain", "-z").out
     records = [record.split(b"\0") for record in listing.split(b"\0\0") if record]
     at = {os.fsdecode(lines[0].partition(b" ")[2]) for lines in records if b"branch " + os.fsencode(ref) in lines}

@@ -1,4 +1,4 @@
-"""Plan how `resume` opens a worktree: from the situation to what is done. Pure: no git, no files."""
+"""Plan how `resume` opens a worktree. Pure: no git, no files."""
 
 from __future__ import annotations
 
@@ -14,150 +14,91 @@ if TYPE_CHECKING:
 
     from gitckpt.store.records.layout import Owner
 
+# Open the worktree as it stands, turn a forgotten directory into one again, or make a new one.
 USE, ADOPT, MAKE = "use", "adopt", "make"
-"""What is done at the path: open the worktree as it stands, make a forgotten directory one again, or make a new one."""
 
 
 @dataclass(frozen=True, slots=True)
 class Registration:
-    """What git keeps of a linked worktree.
+    """What git keeps of a linked worktree."""
 
-    Attributes:
-        git_dir: its administrative directory.
-        path: where git believes the worktree to be.
-        real: the same with links resolved.
-        of_run: whether it was made for the run that is resumed.
-        is_there: whether the directory at `path` names `git_dir`.
-        is_gone: whether the directory was deleted: it is at no place where one that was moved would be, and no other person locked it.
-        is_locked_by_us: whether gitckpt locked it, as it does with those that it makes.
-        has_submodules: whether `git_dir` holds repositories of submodules.
-        moved_to: where the worktree was moved by hand.
-        left_at: where it is after its repository was moved, with or without it.
-    """
-
-    git_dir: str
-    path: str
-    real: str
-    of_run: bool
-    is_there: bool = False
-    is_gone: bool = False
+    git_dir: str  # its administrative directory
+    path: str  # where git has it registered
+    real: str  # the same with links resolved
+    of_run: bool  # whether it belongs to the run that is resumed
+    is_there: bool = False  # whether the directory at `path` names `git_dir`
+    is_gone: bool = False  # whether it was deleted: not moved, and not locked by another person
     is_locked_by_us: bool = True
-    has_submodules: bool = False
-    moved_to: str | None = None
-    left_at: str | None = None
+    has_submodules: bool = False  # whether `git_dir` holds repositories of submodules
+    moved_to: str | None = None  # where it was moved by hand
+    left_at: str | None = None  # where it is after its repository was moved
 
 
 @dataclass(frozen=True, slots=True)
 class PathState:
-    """What lies at a path at which the worktree may be.
+    """What lies at a path where the worktree may be."""
 
-    Attributes:
-        path: absolute.
-        real: the same with links resolved.
-        exists: whether anything is there.
-        has_dot_git: whether it has a `.git`.
-        git_dir: the administrative directory that its `.git` file names.
-        git_dir_exists: whether that is there.
-        is_kept: whether this repository has an administrative directory of that name: the repository was moved.
-        is_of_this_repository: whether `git_dir` is, or would be, one of this repository.
-        owner: what gitckpt made it for.
-        other: the other repository whose worktree it is.
-        behind: the checkpoint at which it stands, where others have gone on with the run.
-        lacks_submodules: whether submodules are still to be made there, as after a kill.
-        removal: the commands that remove the worktree; git would delete what is mounted in it.
-    """
-
-    path: str
-    real: str
+    path: str  # absolute
+    real: str  # the same with links resolved
     exists: bool = False
     has_dot_git: bool = False
-    git_dir: str | None = None
+    git_dir: str | None = None  # the administrative directory that its `.git` file names
     git_dir_exists: bool = False
-    is_kept: bool = False
-    is_of_this_repository: bool = False
+    is_kept: bool = False  # whether this repository, moved since, has a directory of that name
+    is_of_this_repository: bool = False  # whether `git_dir` is or would be one of this repository
     owner: Owner | None = None
-    other: str | None = None
-    behind: str | None = None
-    lacks_submodules: bool = False
-    removal: str = ""
+    other: str | None = None  # the other repository whose worktree it is
+    behind: str | None = None  # the checkpoint at which it stands, if others continued the run
+    lacks_submodules: bool = False  # whether submodules are still to be made, as after a kill
+    removal: str = ""  # commands that remove it; git would delete what is mounted in it
 
 
 @dataclass(frozen=True, slots=True)
 class Branch:
-    """The branch that the newest checkpoint of a run was recorded on, where that is the run's own.
+    """The run's own branch on which its newest checkpoint was recorded."""
 
-    Attributes:
-        name: without `refs/heads/`.
-        tip: the commit at which it is; None where it is gone.
-        is_free: whether it is checked out in no worktree.
-        used_in: the worktrees that have it checked out.
-    """
-
-    name: str
-    tip: str | None
-    is_free: bool = True
-    used_in: tuple[str, ...] = ()
+    name: str  # without `refs/heads/`
+    tip: str | None  # its commit; None if the branch is gone
+    is_free: bool = True  # whether no worktree has it checked out
+    used_in: tuple[str, ...] = ()  # the worktrees that do
 
 
 @dataclass(frozen=True, slots=True)
 class Situation:
-    """All that decides how a worktree is opened.
+    """All that decides how a worktree is opened."""
 
-    Attributes:
-        wanted: what the worktree is for: a checkpoint, and the run where it is the newest one of that.
-        commit: the linked commit of the checkpoint; "" for none.
-        asked: the directory that the caller named; None for none.
-        default: where one is made unless the caller says; None where the repository has no such place.
-        no_default: why not, as message and hint.
-        registrations: the linked worktrees.
-        places: by path: `asked`, `default`, and the paths of the run's worktrees.
-        branch: of a run.
-        has_submodules: whether the repository has any; git moves no worktree with submodules.
-    """
-
-    wanted: Owner
-    commit: str = ""
-    asked: str | None = None
-    default: str | None = None
-    no_default: tuple[str, str | None] = ("there is no place for worktrees", None)
+    wanted: Owner  # a checkpoint, and its run if it is the newest one of that
+    commit: str = ""  # the linked commit; "" for none
+    asked: str | None = None  # the directory that the caller named
+    default: str | None = None  # the directory otherwise; None if there is no place for one
+    no_default: tuple[str, str | None] = ("there is no place for worktrees", None)  # message, hint
     registrations: tuple[Registration, ...] = ()
+    # By path: `asked`, `default`, and the paths of the run's worktrees.
     places: Mapping[str, PathState] = field(default_factory=dict)
     branch: Branch | None = None
-    has_submodules: bool = False
+    has_submodules: bool = False  # of the repository: git moves no worktree with submodules
 
 
 @dataclass(frozen=True, slots=True)
 class ResumePlan:
-    """What is done to open a worktree, in this order.
+    """What is done to open a worktree, in the order of the attributes."""
 
-    Attributes:
-        forget: worktrees whose directories were deleted: what was staged there is recorded, then git forgets them.
-        relink: whether git and the worktree are told of each other anew.
-        action: `USE`, `ADOPT` or `MAKE`.
-        path: where.
-        branch: the branch of one that is made; None for a detached HEAD.
-        fills_submodules: whether submodules are made there.
-        remarks: what the person should know, where a worktree is opened.
-        remarks_made: the same, where one is made.
-        behind: the checkpoint at which it stands, where that is not the one that is resumed.
-    """
-
-    forget: tuple[Registration, ...]
-    relink: bool
-    action: str
+    forget: tuple[Registration, ...]  # deleted ones: record what was staged, then forget
+    relink: bool  # whether to link git and the worktree to each other again
+    action: str  # `USE`, `ADOPT` or `MAKE`
     path: str
-    branch: str | None = None
+    branch: str | None = None  # of a new one; None for a detached HEAD
     fills_submodules: bool = False
-    remarks: tuple[str, ...] = ()
-    remarks_made: tuple[str, ...] = ()
-    behind: str | None = None
+    remarks: tuple[str, ...] = ()  # for the user, if a worktree is opened
+    remarks_made: tuple[str, ...] = ()  # for the user, if one is made
+    behind: str | None = None  # the checkpoint at which it stands, if not the resumed one
 
 
 def plan_resume(situation: Situation) -> ResumePlan:
     """Decide how a worktree is opened.
 
     Raises:
-        WorktreeError: another thing is in the way, the run has its worktree elsewhere, or somebody has to look first. Nothing has changed.
+        WorktreeError: the path is taken, the run's worktree is elsewhere, or a person has to look.
     """
     mine = [each for each in situation.registrations if each.of_run] if situation.wanted.run is not None else []
     forget = [each for each in mine if each.is_gone and not each.has_submodules]
@@ -194,7 +135,6 @@ def plan_resume(situation: Situation) -> ResumePlan:
 
 
 def _known(situation: Situation, mine: list[Registration]) -> tuple[str | None, list[str]]:
-    """Return where the worktree of the run is, moved ones included, and what to say of that."""
     present = [each for each in mine if each.is_there]
     if present:
         preferred = situation.asked or situation.default
@@ -225,7 +165,6 @@ def _chosen(situation: Situation, known: str | None) -> str:
 
 
 def _existing(situation: Situation, place: PathState) -> str:
-    """Decide what is done with what lies at the path."""
     wanted, path = situation.wanted, place.path
     name = wanted.run or wanted.checkpoint
     is_forgotten = place.git_dir is not None and not place.git_dir_exists and not place.is_kept and place.is_of_this_repository
@@ -264,7 +203,7 @@ def _forgettable(gone: Registration, path: str) -> Registration:
 
 
 def _branch(situation: Situation) -> tuple[str | None, str | None]:
-    """Return the branch that the worktree of a run shall be on; or why it cannot be on that."""
+    """Return the branch of a run's worktree; or why it cannot be on that branch."""
     branch = situation.branch
     if branch is None or situation.wanted.run is None:
         return None, None

@@ -39,19 +39,11 @@ if TYPE_CHECKING:
     from gitckpt.store.worktrees.plan import ResumePlan
 
 
-# What lies in a worktree whose directory is gone: what was staged, or committed and reached by no ref.
+# What is left of a worktree whose directory is gone.
 
 
 def record_leftover(store: Checkpoints, git_dir: str, path: str) -> None:
-    """Records what was staged, or committed and reached by no ref, in a worktree whose directory is gone.
-
-    Args:
-        git_dir: what git keeps of the worktree.
-        path: where it was.
-
-    Raises:
-        CkptError: it could not be recorded.
-    """
+    """Record what a worktree whose directory is gone had staged, or committed unreachably."""
     there = Repository(git_dir, None, store.repository.object_format)
     with store.seen_from(there, "plumbing") as leftover:
         commit = leftover.objects.head()[0]
@@ -62,13 +54,13 @@ def record_leftover(store: Checkpoints, git_dir: str, path: str) -> None:
 
 
 def holds_nothing(there: Repository, linked: Iterable[str]) -> bool:
-    """Tells whether nothing would be lost with what git keeps of a worktree whose directory is gone. Writes nothing, not even objects.
+    """Return whether a worktree whose directory is gone holds nothing to lose. Writes nothing.
 
-    Beside what `record_leftover` records, commits count that only the reflog of its HEAD or its ORIG_HEAD names, refs of its own, and
-    repositories of submodules: of those no checkpoint would tell.
+    Besides what `record_leftover` records, these count, as no checkpoint would have them: commits
+    only in the reflog of its HEAD or its ORIG_HEAD, its own refs, repositories of submodules.
 
     Args:
-        there: the repository, seen from what git keeps of the worktree.
+        there: the repository, seen from the worktree's git directory.
         linked: the commits of checkpoints.
     """
     if there.operation() is not None or modules.has_own(there.git_dir):
@@ -76,30 +68,27 @@ def holds_nothing(there: Repository, linked: Iterable[str]) -> bool:
     git = there.git
     try:
         return _is_as_committed(git) and _is_reached(there, linked, _been_at(git))
-    except GitError:  # of what git cannot read, nobody can tell
+    except GitError:  # unreadable: unknown
         return False
 
 
 def _is_as_committed(git: Git) -> bool:
-    """Tells whether nothing is staged, and no ref is the worktree's own."""
+    """Return whether nothing is staged and the worktree has no refs of its own."""
     if git.run("diff-index", "--cached", "--quiet", "--ita-visible-in-index", "HEAD", "--", ok=(0, 1, 128)).code != 0:
         return False
     return git.run("for-each-ref", "--count=1", *(space.rstrip("/") for space in OF_A_WORKTREE)).out == b""
 
 
 def _been_at(git: Git) -> list[str]:
-    """Returns the commits that HEAD pointed to before; without reflogs (`core.logAllRefUpdates`) ORIG_HEAD alone tells of one."""
+    # Without reflogs (`core.logAllRefUpdates`), only ORIG_HEAD tells where HEAD was.
     before = git.run("rev-parse", "--verify", "--quiet", "ORIG_HEAD", ok=(0, 1)).out.decode("ascii")
     return [*git.text("log", "--walk-reflogs", "--format=%H", "HEAD").split(), *before.split()]
 
 
 def _is_reached(repository: Repository, linked: Iterable[str], more: Iterable[str] = ()) -> bool:
-    """Tells whether a branch, a tag, a remote-tracking branch or a linked commit leads to HEAD, and to each of some more commits.
+    """Return whether branches, tags or linked commits reach HEAD and `more`.
 
-    What `refs/keep` holds does not count: some of it is let go within the hour.
-
-    Raises:
-        GitError: history cannot be read; nobody can tell then.
+    What `refs/keep` holds does not count: some of it goes within the hour.
     """
     data = "".join([*(f"{commit}\n" for commit in more), *(f"^{commit}\n" for commit in linked)]).encode("ascii")
     words = ("rev-list", "--max-count=1", "--ignore-missing", "--stdin", "HEAD", "--not", "--branches", "--tags", "--remotes")
@@ -107,15 +96,7 @@ def _is_reached(repository: Repository, linked: Iterable[str], more: Iterable[st
 
 
 def _capture_index(repository: Repository, objects: Objects, commit: str) -> Worktree:
-    """Captures what is staged in a worktree whose directory is gone; its files are taken to be those of the index.
-
-    Args:
-        repository: seen from what git keeps of the worktree.
-        commit: what HEAD points to; "" on an unborn branch.
-
-    Raises:
-        GitError: git cannot read the index.
-    """
+    """Capture the index of a worktree whose directory is gone; its files are those of it."""
     base = manifest.base_tree(repository, commit)
     under_way = repository.operation()
     empty = intent.placeholder(repository.object_format).decode("ascii")
@@ -132,7 +113,7 @@ def _capture_index(repository: Repository, objects: Objects, commit: str) -> Wor
             index.git("read-tree", "--empty")
             index.put(lines)
             trees[number] = index.write_tree()
-        index.put(line for stage in (1, 3, 2) for line in staged.get(stage, ()))  # ours, where there are several
+        index.put(line for stage in (1, 3, 2) for line in staged.get(stage, ()))  # ours wins
         index.put(staged.get(0, ()))
         files = index.write_tree()
     if (not trees or trees == {0: base}) and not flags and not under_way:
@@ -143,28 +124,24 @@ def _capture_index(repository: Repository, objects: Objects, commit: str) -> Wor
     return Worktree(dirty=True, tree=tree, operation=under_way, operation_commit=needed)
 
 
-# Resume: from a checkpoint to the worktree that goes on with it.
+# Resume.
 
 
 def resume(
     store: Checkpoints, checkpoint: Checkpoint, directory: str | os.PathLike[str] | None = None, *, is_driven: bool = False
 ) -> Opened:
-    """Returns the worktree of a checkpoint, made if it is not there.
+    """Return the worktree of a checkpoint; make it if it does not exist.
 
-    The newest checkpoint of a run opens the run's worktree, in which every commit and `save` extends the run; any other one of its own.
-    HEAD is detached at the linked commit, or on the run's branch: one that the run was not started on, or that the file of another tool
-    names, where it is free and has not moved.
+    The newest checkpoint of a run opens the run's worktree, in which each commit and `save`
+    extends the run; any other checkpoint opens one of its own. HEAD is detached at the linked
+    commit, or on the run's branch (not the one the run was started on) if it is free and has not
+    moved.
 
     Args:
-        checkpoint: what the worktree shall hold.
-        directory: the worktree's path; by default where the worktree of the run is, whoever has moved it; else a directory named after run
-            or checkpoint, where the settings say.
-        is_driven: whether nobody looks at it before a phase works there: a submodule that does not come back is an error, once.
-
-    Raises:
-        UsageError: the directory is no path.
-        WorktreeError: the directory is in the way, or the run has a worktree elsewhere; something is missing, or what came back is not what
-            was captured.
+        directory: the worktree's path; by default where the run's worktree is, else a directory
+            named after run or checkpoint where the settings say.
+        is_driven: whether a phase works there before a person looks: a submodule that does not
+            come back is an error then, once.
     """
     if directory is not None:
         require_path("directory", directory, as_text=True)
@@ -197,11 +174,7 @@ def resume(
 
 
 def _require_own_places(repository: Repository, wanted: Owner, directory: str | None) -> None:
-    """Refuse to look behind a link at a place for worktrees; remove what killed processes left there half made.
-
-    Raises:
-        WorktreeError: a link is in the way, or the place belongs to another user.
-    """
+    """Refuse a place for worktrees behind a link; remove what killed processes left there."""
     root = known_root(repository)
     for place in (directory, os.path.join(root, wanted.run or wanted.checkpoint) if root is not None else None):
         if place is not None:
@@ -219,21 +192,14 @@ def _wish(store: Checkpoints, checkpoint: Checkpoint, todo: ResumePlan, limits: 
 
 
 def _is_of_run(store: Checkpoints, newest: Entry) -> bool:
-    """Tells whether the newest checkpoint of a run opens the run's worktree, and not one of its own.
-
-    What others wrote is only looked at until somebody adopts it; by then, what was fetched may have gone on from there.
-    """
+    # Fetched checkpoints are only looked at until adopted; what was fetched may continue a run.
     run = str(newest.run)
     ours = roster.knows(store.repository, run, newest.oid) or newest.trigger.startswith(IMPORT)
     return ours or run in ownership.of_runs(store.repository)  # the file of the chain may be lost
 
 
 def _from_here(store: Checkpoints, checkpoint: Checkpoint) -> tuple[Checkpoint, str | None]:
-    """Returns a checkpoint as it can be opened, and what the person should know of that.
-
-    One that was made of another tool's file, and whose commit is not here, begins with what is checked out: without it, its worktree
-    would be empty.
-    """
+    # Without the commit, the worktree of an imported checkpoint would be empty: HEAD stands in.
     head = store.objects.head()[0]
     if checkpoint.imported is None or checkpoint.git_sha or not head:
         return checkpoint, None
@@ -242,18 +208,17 @@ def _from_here(store: Checkpoints, checkpoint: Checkpoint) -> tuple[Checkpoint, 
 
 
 def _with_submodules(store: Checkpoints, checkpoint: Checkpoint) -> Checkpoint:
-    """Returns a checkpoint with those submodules, too, that a hook has not waited for: as its files name them, without changes."""
+    # A hook does not wait for submodules: they are added unchanged, as the files name them.
     files = checkpoint.worktree or CLEAN
     if files.degraded or not modules.are_there(store.repository):
         return checkpoint
     found = manifest.contents_of(checkpoint, store.repository, store.objects)
-    away = map(quoted, found.away)  # a sparse checkout may leave out a submodule, too
+    away = map(quoted, found.away)  # a sparse checkout may leave out submodules
     more = keeper.of_tree(store, found.files, {*(one.path for one in files.submodules), *away})
     return replace(checkpoint, worktree=replace(files, submodules=(*files.submodules, *more))) if more else checkpoint
 
 
 def _situation(store: Checkpoints, checkpoint: Checkpoint, wanted: Owner, directory: str | None) -> Situation:
-    """Gather what decides how the worktree is opened."""
     repository, name = store.repository, wanted.run or wanted.checkpoint
     root, no_default = _root(repository)
     default = None if root is None else os.path.join(root, name)
@@ -277,7 +242,7 @@ def _situation(store: Checkpoints, checkpoint: Checkpoint, wanted: Owner, direct
 
 
 def _root(repository: Repository) -> tuple[str | None, tuple[str, str | None]]:
-    """Return where worktrees are made; or None, and why there is no such place."""
+    """Return where worktrees are made; or None, and message and hint why there is no place."""
     try:
         return opener.default_root(repository, settings.read(repository).worktree_dir), ("", None)
     except WorktreeError as error:
@@ -332,11 +297,12 @@ def _place(repository: Repository, path: str) -> PathState:
 
 
 def _branch(store: Checkpoints, checkpoint: Checkpoint) -> Branch | None:
-    """Return the branch that a run's worktree may be on; None where that is the user's, or there is none."""
+    """Return the branch that a run's worktree may be on, unless it is the user's."""
     if checkpoint.branch is None or not checkpoint.git_sha:
         return None
     first = heads.chain(store.index, store.repository, str(checkpoint.run))[-1]
-    if first.branch == checkpoint.branch and not first.trigger.startswith(IMPORT):  # of an imported run it is its own branch
+    # An imported run owns its branch, even the first one.
+    if first.branch == checkpoint.branch and not first.trigger.startswith(IMPORT):
         return None
     ref = BRANCHES + checkpoint.branch
     tip = store.repository.cat_file.info(ref)
@@ -346,12 +312,7 @@ def _branch(store: Checkpoints, checkpoint: Checkpoint) -> Branch | None:
 
 
 def places(repository: Repository, runs: Collection[str]) -> dict[str, str]:
-    """Return where the worktrees of runs are that were moved without telling git, or that git has forgotten.
-
-    Args:
-        repository: seen from any of its worktrees.
-        runs: those of which git knows no worktree.
-    """
+    """Return where worktrees of runs are that were moved, or that git has forgotten, by run."""
     found: dict[str, str] = {}
     root = known_root(repository) or ""
     for git_dir, path in administration.registered(repository):
@@ -369,12 +330,4 @@ def places(repository: Repository, runs: Collection[str]) -> dict[str, str]:
 
 
 def known_root(repository: Repository) -> str | None:
-    """Returns where worktrees are made, for those that look and change nothing.
-
-    Args:
-        repository: seen from any of its worktrees.
-
-    Returns:
-        The directory; None where there is no such place.
-    """
     return _root(repository)[0]

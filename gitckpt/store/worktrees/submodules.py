@@ -1,7 +1,7 @@
-"""Submodules of a worktree that was made for a checkpoint: each gets a copy of its repository there, and its files out of its checkpoint.
+"""Make the submodules of a worktree: each gets a copy of its repository, and its checkpoint's files.
 
-A copy, as git itself would make it for this worktree, and no linked worktree of the submodule: in one of those, `git submodule update`
-writes `core.worktree` into the configuration that all worktrees of the submodule share, and the one in the main worktree is lost.
+A copy, and no linked worktree of the submodule: `git submodule update` there writes
+`core.worktree` into the configuration that all worktrees share, and breaks the main one.
 """
 
 from __future__ import annotations
@@ -30,34 +30,19 @@ if TYPE_CHECKING:
 
 
 def begin(made: Repository, checkpoint: Checkpoint) -> None:
-    """Notes in a worktree that was just made that its submodules are still to come: whoever opens it after a kill goes on with them.
-
-    Args:
-        made: seen from the worktree.
-        checkpoint: what it was made for.
-    """
+    """Note in a new worktree that its submodules are missing: `finish` resumes after a kill."""
     if checkpoint.worktree is not None and checkpoint.worktree.submodules:
         with open(os.path.join(made.git_dir, layout.SUBMODULES_FILE), "w", encoding="ascii") as file:
             file.write(f"{checkpoint.id}\n")
 
 
 def are_to_come(path: str) -> bool:
-    """Tells whether the submodules of a worktree are still to be made: it is not there, or a kill has left the note of `begin`."""
     git_dir = administration.named_by(path) if os.path.lexists(path) else None
     return git_dir is None or os.path.lexists(os.path.join(git_dir, layout.SUBMODULES_FILE))
 
 
 def finish(store: Checkpoints, path: str, checkpoint: Checkpoint, limits: Limits) -> list[str]:
-    """Makes the submodules of a worktree, where that is still to be done.
-
-    Args:
-        path: its top.
-        checkpoint: what it was opened for.
-        limits: what a capture leaves out, for the comparison at the end.
-
-    Returns:
-        What the person should know: a sentence for each that did not come back.
-    """
+    """Make the missing submodules of a worktree; return a remark for each that failed."""
     made = administration.seen_from(store.repository, path)
     if made is None:
         return []
@@ -73,18 +58,16 @@ def finish(store: Checkpoints, path: str, checkpoint: Checkpoint, limits: Limits
 def make(
     store: Checkpoints, around: Repository, made: Repository, checkpoint: Checkpoint, limits: Limits, *, above: bytes = b""
 ) -> list[str]:
-    """Makes the submodules that a checkpoint names in a worktree, those within them too.
+    """Make the submodules that a checkpoint names, nested ones included.
 
     Args:
         store: of any repository: its clock and its ids are used.
         around: where git keeps the repositories of the submodules.
         made: seen from the worktree.
-        checkpoint: of that worktree.
-        limits: as for `finish`.
-        above: the path of that worktree, where it is that of a submodule.
+        above: the path of that worktree if it is that of a submodule.
 
     Returns:
-        As `finish`.
+        A remark for each that did not come back.
     """
     remarks: list[str] = []
     for one in checkpoint.worktree.submodules if checkpoint.worktree is not None else ():
@@ -96,7 +79,7 @@ def make(
         except CkptError as error:
             init, back = submodules.way_to_make(path), f"git ckpt restore {checkpoint.id[: ids.SHORT]}"
             here = f"after cd {shell_word(os.fsdecode(above))}" if above else "in this worktree"
-            if isinstance(error, _Unknown):  # which is fetched into its repository: there is none yet
+            if isinstance(error, _Unknown):  # `init` first: a fetch needs the repository
                 cure = f"{here}: {init}; {error.hint}; then {back}"
             else:
                 cure = (f"{error.hint}; " if error.hint else "") + f"then, {here}: {init} && {back}"
@@ -105,7 +88,7 @@ def make(
 
 
 class _Unknown(WorktreeError):
-    """No repository of a submodule is here that has the checkpoint; the hint says how to fetch it."""
+    """No repository here has the checkpoint of a submodule; the hint says how to fetch it."""
 
 
 def _make(store: Checkpoints, around: Repository, made: Repository, one: Submodule, limits: Limits, *, above: bytes) -> list[str]:
@@ -118,7 +101,7 @@ def _make(store: Checkpoints, around: Repository, made: Repository, one: Submodu
     with contextlib.closing(kept):
         try:
             there = modules.seen_from(made, path) or _copied(around, kept, made, one)
-        except GitError as error:  # git copies nothing out of a repository that lacks something
+        except GitError as error:  # git does not copy a repository with missing objects
             hint = f"see what it lacks: git --git-dir={shell_word(kept.git_dir)} ckpt verify"
             raise WorktreeError(f"its repository cannot be copied: {error.message}", hint=hint) from None
         if there is None:
@@ -132,7 +115,7 @@ def _make(store: Checkpoints, around: Repository, made: Repository, one: Submodu
 
 
 def _copied(around: Repository, kept: Repository, made: Repository, one: Submodule) -> Repository | None:
-    """Returns a copy of a submodule's repository, as seen from its place in a worktree; None where something is in that."""
+    """Return a copy of a submodule's repository at its path; None if the path is taken."""
     path = modules.unquoted(one.path)
     own = [space + one.checkpoint for space in (layout.CHECKPOINTS, *layout.HOLDERS)]
     refs = [*(each for each in own if modules.has(kept, each)), f"{layout.KEEP}*"]
@@ -142,11 +125,7 @@ def _copied(around: Repository, kept: Repository, made: Repository, one: Submodu
 
 
 def _record_half_made(inner: Checkpoints, captured: Checkpoint, limits: Limits) -> None:
-    """Records what is there, so that it can be written again.
-
-    Raises:
-        WorktreeError: not every file would be in a checkpoint.
-    """
+    # The files are overwritten next: fail unless this checkpoint has each of them.
     there = inner.repository
     top = os.fsencode(there.worktree or "")
     found = inner.capture(limits)
@@ -163,16 +142,13 @@ def _record_half_made(inner: Checkpoints, captured: Checkpoint, limits: Limits) 
 
 
 def _fill(inner: Checkpoints, captured: Checkpoint, limits: Limits, *, is_own: bool) -> list[str]:
-    """Give a submodule that has no files yet HEAD, files, index and operation of its checkpoint.
+    """Give a submodule without files the HEAD, files, index and operation of its checkpoint.
 
     Args:
         is_own: whether the checkpoint was captured here; else its operation is left out.
-
-    Returns:
-        What the person should know.
     """
     there, commit = inner.repository, captured.git_sha
-    if os.listdir(there.worktree or "") != [".git"]:  # a kill, and who knows what is there now
+    if os.listdir(there.worktree or "") != [".git"]:  # after a kill: any files may be there
         _record_half_made(inner, captured, limits)
     if captured.branch is not None and there.tip_of(captured.branch) == commit:
         there.point_head(BRANCHES + captured.branch)
