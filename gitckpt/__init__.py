@@ -92,7 +92,6 @@ if TYPE_CHECKING:
     from gitckpt.store.records.entry import Problem as Problem
     from gitckpt.store.records.entry import Query as Query
     from gitckpt.store.records.recorder import FilesPruned as FilesPruned
-    from gitckpt.store.restore.restorer import Extras as Extras
     from gitckpt.store.restore.restorer import Position as Position
     from gitckpt.store.restore.restorer import Restored as Restored
     from gitckpt.store.restore.undo import UndoStep as UndoStep
@@ -103,6 +102,7 @@ if TYPE_CHECKING:
     from gitckpt.store.snapshot.capture import DamagedObject as DamagedObject
     from gitckpt.store.snapshot.capture import Moved as Moved
     from gitckpt.store.snapshot.limits import Limits as Limits
+    from gitckpt.store.snapshot.manifest import Extras as Extras
     from gitckpt.store.store import Store as Store
     from gitckpt.store.usage import Usage as Usage
     from gitckpt.store.worktrees.opener import Opened as Opened
@@ -185,7 +185,7 @@ _HOMES = {
     "Problem": "gitckpt.store.records.entry",
     "Query": "gitckpt.store.records.entry",
     "FilesPruned": "gitckpt.store.records.recorder",
-    "Extras": "gitckpt.store.restore.restorer",
+    "Extras": "gitckpt.store.snapshot.manifest",
     "Position": "gitckpt.store.restore.restorer",
     "Restored": "gitckpt.store.restore.restorer",
     "UndoStep": "gitckpt.store.restore.undo",

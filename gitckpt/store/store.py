@@ -44,11 +44,12 @@ if TYPE_CHECKING:
     from gitckpt.store.records.draft import Details
     from gitckpt.store.records.entry import Entry, Problem, Query
     from gitckpt.store.records.recorder import Guard
-    from gitckpt.store.restore.restorer import Extras, Restored
+    from gitckpt.store.restore.restorer import Restored
     from gitckpt.store.restore.undo import UndoStep
     from gitckpt.store.retention.expiry import Expired
     from gitckpt.store.runs.summary import History, RunInfo
     from gitckpt.store.snapshot.limits import Limits
+    from gitckpt.store.snapshot.manifest import Extras
     from gitckpt.store.usage import Usage
     from gitckpt.store.worktrees.opener import Opened
 
@@ -658,10 +659,10 @@ class Store:
             NotFoundError: the file does not exist.
             WorktreeError: the files of the checkpoint are missing.
         """
-        from gitckpt.store.restore import restorer
+        from gitckpt.store.snapshot import manifest
 
         require_path("path", path)
-        return restorer.content(self._checkpoints.repository, self._given(checkpoint), os.fsencode(path), beside=beside)
+        return manifest.content(self._checkpoints.repository, self._given(checkpoint), os.fsencode(path), beside=beside)
 
     def beside(self, checkpoint: Checkpoint | str) -> Sequence[str]:
         """List the files that a run keeps beside its worktree: inputs and phase outputs.
@@ -685,9 +686,9 @@ class Store:
         Raises:
             WorktreeError: an object is missing or damaged, or there are too many paths to list.
         """
-        from gitckpt.store.restore import restorer
+        from gitckpt.store.snapshot import manifest
 
-        return restorer.extras(self._checkpoints.repository, self._checkpoints.objects, self._given(checkpoint))
+        return manifest.extras(self._checkpoints.repository, self._checkpoints.objects, self._given(checkpoint))
 
     def _current(self) -> tuple[str | None, str]:
         inside = self._checkpoints

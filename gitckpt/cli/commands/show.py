@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     import typer
 
     from gitckpt.model.checkpoint import Checkpoint
-    from gitckpt.store.restore.restorer import Extras
+    from gitckpt.store.snapshot.manifest import Extras
     from gitckpt.store.store import Store
 
 

@@ -12,10 +12,9 @@ import re
 from collections.abc import Collection, Mapping, Sequence
 
 from gitckpt.git import graph
-from gitckpt.git.contents import annex, attributes, bounds, raw_files, unfiltered
+from gitckpt.git.contents import annex, attributes, raw_files, unfiltered
 from gitckpt.git.objects import diff
-from gitckpt.git.objects.diff import leaf
-from gitckpt.git.objects.encoding import DIRECTORY, GITLINK, stays_within
+from gitckpt.git.objects.encoding import stays_within
 from gitckpt.git.process import GitError
 from gitckpt.git.repository import Repository
 from gitckpt.git.worktree import modules, operation
@@ -23,7 +22,7 @@ from gitckpt.git.worktree.index import PrivateIndex
 from gitckpt.model import ids
 from gitckpt.model.arguments import first_of, quoted, shell_word
 from gitckpt.model.checkpoint import SAFETY, Checkpoint, Omitted
-from gitckpt.model.errors import BusyError, NotFoundError, WorktreeError
+from gitckpt.model.errors import BusyError, WorktreeError
 from gitckpt.model.values import dataclass, field, replace
 from gitckpt.store import roster, submodules
 from gitckpt.store.checkpoints import Checkpoints
@@ -56,7 +55,6 @@ if TYPE_CHECKING:
     from typing import Any
 
     from gitckpt.git.contents.unfiltered import HeldBack
-    from gitckpt.git.objects.port import Objects
 
     Announce = Callable[[Sequence[str]], None]
 
@@ -290,72 +288,6 @@ def _is_missing(
         return False
     whole = os.path.join(os.fsencode(repository.worktree or ""), path)
     return is_within(path, paths) and not os.path.lexists(whole)
-
-
-# Single files and extras of a snapshot.
-
-
-# Entry of a snapshot for the files that a run keeps beside its worktree.
-_BESIDE = "run"
-
-
-@dataclass(frozen=True, slots=True)
-class Extras:
-    """What a snapshot holds beyond git's trees; paths are relative to the top.
-
-    Attributes:
-        raw: files kept byte for byte because git would write them differently.
-        directories: the deepest directories that hold no file of the snapshot.
-        modes: permission bits narrower than the umask allows, by path.
-    """
-
-    raw: Sequence[bytes]
-    directories: Sequence[bytes]
-    modes: Mapping[bytes, int]
-
-
-def extras(repository: Repository, objects: Objects, checkpoint: Checkpoint) -> Extras:
-    """Return what the snapshot of a checkpoint holds besides git's files."""
-    if checkpoint.tree is None:
-        return Extras((), (), {})
-    found = manifest.contents_of(checkpoint, repository, objects)
-    return Extras(sorted(manifest.raw_of(repository, found)), found.directories, found.modes)
-
-
-def content(repository: Repository, checkpoint: Checkpoint, path: bytes, *, beside: bool) -> bytes:
-    """Return the content of a file of a checkpoint.
-
-    Args:
-        path: from the top of the worktree.
-        beside: whether it is a file that the run keeps beside the worktree.
-
-    Raises:
-        NotFoundError: there is no such file.
-        WorktreeError: the files or its content are missing.
-    """
-    if beside:
-        bounds.require(repository, checkpoint.tree, "")
-        trees = [f"{checkpoint.tree}:{_BESIDE}"] if checkpoint.tree is not None else []
-    else:
-        files = manifest.files_of(repository, checkpoint)
-        raw = manifest.raw_tree(repository, checkpoint.tree)  # raw files come first: they hold the bytes of the file
-        trees = [files] if raw is None else [raw, files]
-    for tree in trees:
-        oid = _blob(repository, tree, path)
-        if oid is not None:
-            found = next(repository.cat_file.contents([oid]))
-            if found is None:
-                raise WorktreeError(f"{oid}, the content of {os.fsdecode(path)}, is missing", hint="see what is wrong: git ckpt verify")
-            return found[2]
-    where = "beside its worktree" if beside else "among its files"
-    raise NotFoundError(f"checkpoint {checkpoint.id} has no file {os.fsdecode(path)!r} {where}", hint=f"see: git ckpt show {checkpoint.id}")
-
-
-def _blob(repository: Repository, tree: str, path: bytes) -> str | None:
-    if not stays_within(path) or repository.cat_file.info(tree) is None:
-        return None
-    found = leaf(repository, tree, path)  # `cat-file` reads a name per line, and a path may contain newlines
-    return found[2] if found is not None and found[1] not in (DIRECTORY, GITLINK) else None
 
 
 # Restore, undo and redo.

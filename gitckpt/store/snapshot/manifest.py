@@ -14,6 +14,7 @@ from gitckpt.git.objects.encoding import (
     DIRECTORY,
     FILE,
     FILES,
+    GITLINK,
     OVERSIZED,
     Entries,
     MalformedTree,
@@ -21,6 +22,7 @@ from gitckpt.git.objects.encoding import (
     empty_tree,
     encode_tree,
     object_id,
+    stays_within,
 )
 from gitckpt.git.process import GitError
 from gitckpt.git.repository import Repository
@@ -28,7 +30,7 @@ from gitckpt.git.worktree import index as intent
 from gitckpt.git.worktree import operation as rewrites
 from gitckpt.git.worktree.index import PrivateIndex
 from gitckpt.model import budget
-from gitckpt.model.errors import WorktreeError
+from gitckpt.model.errors import NotFoundError, WorktreeError
 from gitckpt.model.values import dataclass, field, replace
 
 TYPE_CHECKING = False
@@ -353,6 +355,72 @@ class _Reader:
                         oids[path] = oid
             level, depth = below, depth + 1
         return dict(zip(oids, self._blobs([*oids.values()], budget.OPERATION_SIZE), strict=True))
+
+
+# Single files and extras of a snapshot.
+
+
+# Entry of a snapshot for the files that a run keeps beside its worktree.
+_BESIDE = "run"
+
+
+@dataclass(frozen=True, slots=True)
+class Extras:
+    """What a snapshot holds beyond git's trees; paths are relative to the top.
+
+    Attributes:
+        raw: files kept byte for byte because git would write them differently.
+        directories: the deepest directories that hold no file of the snapshot.
+        modes: permission bits narrower than the umask allows, by path.
+    """
+
+    raw: Sequence[bytes]
+    directories: Sequence[bytes]
+    modes: Mapping[bytes, int]
+
+
+def extras(repository: Repository, objects: Objects, checkpoint: Checkpoint) -> Extras:
+    """Return what the snapshot of a checkpoint holds besides git's files."""
+    if checkpoint.tree is None:
+        return Extras((), (), {})
+    contents = contents_of(checkpoint, repository, objects)
+    return Extras(sorted(raw_of(repository, contents)), contents.directories, contents.modes)
+
+
+def content(repository: Repository, checkpoint: Checkpoint, path: bytes, *, beside: bool) -> bytes:
+    """Return the content of a file of a checkpoint.
+
+    Args:
+        path: from the top of the worktree.
+        beside: whether it is a file that the run keeps beside the worktree.
+
+    Raises:
+        NotFoundError: there is no such file.
+        WorktreeError: the files or its content are missing.
+    """
+    if beside:
+        bounds.require(repository, checkpoint.tree, "")
+        trees = [f"{checkpoint.tree}:{_BESIDE}"] if checkpoint.tree is not None else []
+    else:
+        files = files_of(repository, checkpoint)
+        raw = raw_tree(repository, checkpoint.tree)  # raw files come first: they hold the bytes of the file
+        trees = [files] if raw is None else [raw, files]
+    for tree in trees:
+        oid = _blob(repository, tree, path)
+        if oid is not None:
+            blob = next(repository.cat_file.contents([oid]))
+            if blob is None:
+                raise WorktreeError(f"{oid}, the content of {os.fsdecode(path)}, is missing", hint=VERIFY)
+            return blob[2]
+    where = "beside its worktree" if beside else "among its files"
+    raise NotFoundError(f"checkpoint {checkpoint.id} has no file {os.fsdecode(path)!r} {where}", hint=f"see: git ckpt show {checkpoint.id}")
+
+
+def _blob(repository: Repository, tree: str, path: bytes) -> str | None:
+    if not stays_within(path) or repository.cat_file.info(tree) is None:
+        return None
+    found = diff.leaf(repository, tree, path)  # `cat-file` reads a name per line, and a path may contain newlines
+    return found[2] if found is not None and found[1] not in (DIRECTORY, GITLINK) else None
 
 
 def turn_into(index: PrivateIndex, contents: Contents, commit: str, listed: str | None = None) -> None:
