@@ -83,16 +83,11 @@ FILES_LOCK = "files.{}.lock"
 
 
 def turn(repository: Repository, patience: float | None = None) -> Lock:
-    """Return the lock of writers.
-
-    Args:
-        patience: seconds to wait for it; by default `PATIENCE`.
-    """
+    """Return the lock of writers; `patience` is in seconds, by default `PATIENCE`."""
     return Lock(os.path.join(repository.make_private_dir(), WRITE_LOCK), PATIENCE if patience is None else patience)
 
 
 def link_lines(entries: Iterable[Entry]) -> dict[str, list[str]]:
-    """Return the note lines of checkpoints by commit."""
     lines: dict[str, list[str]] = {}
     for entry in entries:
         if entry.git_sha:
@@ -106,13 +101,7 @@ def is_foreign(ref: str) -> bool:
 
 
 def new_refs(made: Sequence[tuple[dict[str, Any], str]], head: str, kept: Update | None) -> list[Update]:
-    """Return the updates that create checkpoints: holders first, the run's head last.
-
-    Args:
-        made: keys and oid of each document; several are consecutive in a run.
-        head: present value of the run's head; "" for a new run or none.
-        kept: keeps their commit alive; None without a commit.
-    """
+    """Return the updates that create checkpoints: holders first, the run's head last."""
     updates = []
     for fields, _ in made:
         files, imported = fields.get("worktree") or {}, fields.get("imported") or {}
@@ -142,14 +131,7 @@ def documents(repository: Repository, objects: Objects, oids: Sequence[str]) -> 
 
 
 def document(found: tuple[str, bytes] | None, ref: str, oid: str, *, lack: str = "missing", hint: str | None = None) -> bytes:
-    """Return the document that a ref below `refs/checkpoints/` points to.
-
-    Args:
-        found: kind and content of the object; None if it cannot be read.
-        oid: of the object.
-        lack: what to call an object that cannot be read.
-        hint: what to do about that.
-    """
+    """Return the document that a ref below `refs/checkpoints/` points to."""
     from gitckpt.model.errors import InvalidCheckpoint
 
     if found is None:
@@ -163,12 +145,6 @@ def document(found: tuple[str, bytes] | None, ref: str, oid: str, *, lack: str =
 
 
 def run_head(found: tuple[str, bytes] | None, ref: str) -> Checkpoint:
-    """Return the checkpoint that a run's head points to.
-
-    Args:
-        found: kind and content of the object; None if missing.
-        ref: the head.
-    """
     from gitckpt.model.codec import decode
     from gitckpt.model.errors import InvalidCheckpoint, NewerCheckpoint
 
@@ -187,7 +163,6 @@ def run_head(found: tuple[str, bytes] | None, ref: str) -> Checkpoint:
 
 
 def require_free(repository: Repository, checkpoint_id: str) -> None:
-    """Raise `UsageError` if refs with this checkpoint id exist."""
     patterns = [space + checkpoint_id for space in (CHECKPOINTS, *HOLDERS)]
     refs = repository.git.run("for-each-ref", "--format=%(refname)", *patterns).out.decode("utf-8", "replace").split()
     if not refs:
