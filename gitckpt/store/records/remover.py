@@ -171,7 +171,7 @@ class Remover:
     def _entries(self, query: Query) -> Sequence[Entry]:
         try:
             return fenced(layout.CHECKPOINTS, partial(self._index.select, query))
-        # A checkpoint to be removed may be broken. Heads of runs are then deleted, not moved: readers
+        # A checkpoint to be removed may be broken. Run heads are then deleted, not moved: readers
         # use the newest checkpoint left, and `verify --repair` restores the head.
         except CkptError:
             return ()
