@@ -62,7 +62,7 @@ class Sheet:
         self._places: dict[str, int] = {}
         self._rows: dict[int, SheetRow] = {}
         self.valid = bytearray()  # for each place, 1 if its document is valid
-        # places of checkpoints in a run, or naming more than a commit
+        # Places of checkpoints in a run, or naming more than a commit.
         self.extras: set[int] = set()
 
     def __len__(self) -> int:
@@ -141,7 +141,7 @@ _CURE_OF_BAR = "look at it: git show {ref}; move it away: git tag NAME {ref} && 
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """A change of one line in the note of a commit: None if there is no line."""
+    """A change of a note line; `old` or `new` is None if there is none."""
 
     commit: str
     old: str | None

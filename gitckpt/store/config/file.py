@@ -299,7 +299,7 @@ class ConfigFile:
     def __init__(self, text: str, path: str) -> None:
         self._path = path
         self._mistakes = Mistakes(text)
-        # unchecked; raises `ConfigError` if the text is not TOML
+        # Unchecked; raises `ConfigError` if the text is not TOML.
         self.document = _document(text, path)
 
     @property

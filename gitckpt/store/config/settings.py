@@ -50,7 +50,7 @@ class Key:
         self.setting = setting  # the git setting that overrides it
         self.read = read  # from a table; returns the last argument if the key is missing
         self.usual = usual  # the built-in value
-        # returns the value that keeps longer or captures less, else the first
+        # Returns the value that keeps longer or captures less, else the first.
         self.tighter = tighter
         self.written = written  # formats a value as in the file
 

@@ -145,7 +145,10 @@ def named_run(text: str, repository: Repository, index: Index) -> str | None:
 
 def _by_name(text: str, repository: Repository, index: Index) -> str | None:
     checkpoint, run = _named(text, repository, index)
-    return _newest_of(run, repository, index) if run is not None else checkpoint
+    if run is None:
+        return checkpoint
+    newest = heads.newest(index, repository, run)
+    return newest.id if newest is not None else None
 
 
 def _named(text: str, repository: Repository, index: Index) -> tuple[str | None, str | None]:
@@ -184,11 +187,6 @@ def _runs(text: str, index: Index) -> list[str]:
     if len(text) < ids.MIN_PREFIX or not text[:1].isdigit():
         return []
     return [run for run in fenced(layout.CHECKPOINTS, index.runs) if run.startswith(text)]
-
-
-def _newest_of(run: str, repository: Repository, index: Index) -> str | None:
-    newest = heads.newest(index, repository, run)
-    return newest.id if newest is not None else None
 
 
 def _by_rev(text: str, repository: Repository, linked: Callable[[str], Sequence[Entry]]) -> str | None:

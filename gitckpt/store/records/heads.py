@@ -152,8 +152,7 @@ class Heads:
 
 
 _SUFFIX = ".lock"
-# Seconds to wait for other writers.
-_PATIENCE = 2.0
+_PATIENCE = 2.0  # seconds to wait for other writers
 
 
 def clear(repository: Repository, tell: Callable[[str], None], in_the_way: str) -> bool:

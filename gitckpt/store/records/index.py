@@ -45,18 +45,12 @@ if TYPE_CHECKING:
 # Tables of the index.
 
 
-# Id of a checkpoint and oid of its document.
-Ref = tuple[bytes, bytes]
-
-# As `entry.row` makes it.
-Row = tuple[Value | None, ...]
-
+Ref = tuple[bytes, bytes]  # id of a checkpoint and oid of its document
+Row = tuple[Value | None, ...]  # as `entry.row` makes it
 # Id and oid of an invalid checkpoint, a sentence, and whether the problem may be temporary.
 ProblemRow = tuple[bytes, bytes, str, bool]
 
-# Seconds to wait for a locked file.
-PATIENCE = 5.0
-
+PATIENCE = 5.0  # seconds to wait for a locked file
 # Increase this when the row of a document changes; all rows are then made again.
 _READER = 1
 
@@ -174,10 +168,7 @@ def rank(connection: sqlite3.Connection) -> None:
 
 # Documents to read at once while others cannot write: less time than they wait (`PATIENCE`).
 _PORTION = 20_000
-
-# Bytes of a listing that takes longer to repeat than `_MOMENT`.
-_LARGE = 4 << 20
-
+_LARGE = 4 << 20  # bytes of a listing that takes longer to repeat than `_MOMENT`
 # Seconds until mtimes are reliable, on file systems with fine timestamps (`refs_stat`).
 _MOMENT = 0.06
 

@@ -22,9 +22,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from gitckpt.git.objects.port import Objects
 
-# In characters.
-MAX_LENGTH = 1000
-
+MAX_LENGTH = 1000  # in characters
 _VERSION = 1
 
 

@@ -39,47 +39,28 @@ HOLDERS = (TREES, OPERATIONS, ORIGINALS)
 # Namespaces of gitckpt. Other tools have refs in the first (`is_foreign`) and in refs/keep.
 OWN = ("refs/checkpoints", "refs/ckpt", "refs/keep/ckpt", "refs/keep/ckpt-operations")
 
-# From this number of objects on, git reads ahead.
-_MANY = 2000
+_MANY = 2000  # from this number of objects on, git reads ahead
 
-# Phase label of a run's first checkpoint.
-RUN_STARTED = "run-started"
+# Phase labels.
+RUN_STARTED = "run-started"  # first checkpoint of a run
+RUN_COMPLETE = "run-complete"  # last one; a run whose newest one has another label is unfinished
+SAFETY_COMPLETE = "safety-complete"  # recorded before files are replaced
 
-# Phase label that ends a run. A run whose newest checkpoint has another label is unfinished.
-RUN_COMPLETE = "run-complete"
+# Files in a worktree's administrative directory.
+UNDO_FILE = "ckpt-undo"  # the checkpoint that `undo` returns to
+RUN_FILE = "ckpt-run"  # its run, and the checkpoint it was made from
+BEHIND_FILE = "ckpt-behind"  # if its run continues from a fetched checkpoint: own one, and that one
+SUBMODULES_FILE = "ckpt-submodules"  # its submodules are not yet checked out
 
-# Phase label of a checkpoint recorded before files are replaced.
-SAFETY_COMPLETE = "safety-complete"
+# Files in the private directory.
+WRITE_LOCK = "write.lock"  # held while refs of gitckpt are written
+MAINTAINED = "maintained"  # mtime: last start of maintenance; line: its end and result
+MAINTENANCE_LOCK = "maintenance.lock"  # held during background tasks
+DRIVER = "driver"  # prefix of drivers' lock files (`leases.LockFiles`)
+FILES_LOCK = "files.{}.lock"  # held while files are restored into the worktree of the run `{}`
 
-# In a worktree's administrative directory: the checkpoint that `undo` returns to.
-UNDO_FILE = "ckpt-undo"
-
-# In a worktree's administrative directory: its run, and the checkpoint it was made from.
-RUN_FILE = "ckpt-run"
-
-# Beside that, if the run continues from a fetched checkpoint: the worktree's one, and that one.
-BEHIND_FILE = "ckpt-behind"
-
-# In a worktree's administrative directory: its submodules are not yet checked out.
-SUBMODULES_FILE = "ckpt-submodules"
-
-# In the private directory: held while refs of gitckpt are written.
-WRITE_LOCK = "write.lock"
-
-# Seconds to wait for it, then continue without: the old values in updates protect the data.
+# Seconds to wait for `WRITE_LOCK`, then continue without: old values in updates protect the data.
 PATIENCE = 10.0
-
-# In the private directory: mtime is the last start of maintenance, the line its end and result.
-MAINTAINED = "maintained"
-
-# In the private directory: held during background tasks.
-MAINTENANCE_LOCK = "maintenance.lock"
-
-# In the private directory: prefix of drivers' lock files (`leases.LockFiles`).
-DRIVER = "driver"
-
-# In the private directory: held while files are restored into the worktree of the run `{}`.
-FILES_LOCK = "files.{}.lock"
 
 
 def turn(repository: Repository, patience: float | None = None) -> Lock:

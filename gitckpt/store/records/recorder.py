@@ -47,9 +47,7 @@ if TYPE_CHECKING:
             """Raise `LeaseLost` if the transaction can never succeed again."""
 
 
-# Seconds to retry against other writers.
-PATIENCE = 30.0
-
+PATIENCE = 30.0  # seconds to retry against other writers
 # From this number of objects on, flush before locking refs: other writers must not wait for that.
 _MANY = 64
 

@@ -28,9 +28,7 @@ if TYPE_CHECKING:
     from gitckpt.git.objects.port import Objects
 
 
-# Seconds to retry against other writers.
-PATIENCE = 30.0
-
+PATIENCE = 30.0  # seconds to retry against other writers
 _LIST_ALL_FROM = 20
 
 # In the private directory: ids whose removal has begun, one a line, until their holders are gone.
@@ -159,9 +157,6 @@ class Remover:
             found[layout.CHECKPOINTS] = {name: listed[name].oid for name in sorted(wanted)}
         return found
 
-    def _headed_by(self, oids: Collection[str]) -> set[str]:
-        return {ref.removeprefix(layout.RUNS) for ref, oid in self._refs.each(layout.RUNS) if oid in oids}
-
     def _commits(self) -> set[str] | None:
         try:
             return fenced(layout.CHECKPOINTS, self._index.commits)
@@ -182,7 +177,9 @@ class Remover:
             entries = self._entries(Query(ids=list(gone)))
             runs = {entry.run for entry in entries if entry.run}
             if len(entries) < len(gone):  # only the head names the run of an unreadable document
-                runs |= self._headed_by(set(gone.values()))
+                oids = set(gone.values())
+                heads = self._refs.each(layout.RUNS)
+                runs |= {ref.removeprefix(layout.RUNS) for ref, oid in heads if oid in oids}
         newest: dict[str, str] = {}
         for entry in self._entries(Query(runs=sorted(runs))) if runs else ():
             if entry.run and entry.id not in gone:
