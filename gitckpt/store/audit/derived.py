@@ -46,7 +46,6 @@ def links(store: Checkpoints, evidence: Evidence) -> tuple[list[Flaw], int]:
 
 
 def _missing(evidence: Evidence, records: Iterable[SheetRow]) -> Iterator[Flaw]:
-    """Yield a flaw for each unlisted checkpoint whose commit exists."""
     for record in records:
         if evidence.kind(layout.KEEP, record.git_sha) == "commit":
             sentence = f"the note of its commit {record.git_sha} does not list it"
@@ -55,7 +54,6 @@ def _missing(evidence: Evidence, records: Iterable[SheetRow]) -> Iterator[Flaw]:
 
 
 def _valid(evidence: Evidence, name: str) -> int | None:
-    """Return the table place of a valid checkpoint, or None."""
     at = evidence.table.find(name)
     return at if at is not None and evidence.table.valid[at] else None
 
@@ -79,7 +77,6 @@ def _line(evidence: Evidence, commit: str, line: str) -> Iterator[Flaw]:
 
 
 def listing(store: Checkpoints, evidence: Evidence) -> list[Flaw]:
-    """Return a flaw if the index differs from the documents."""
     listed = {entry.id: entry for entry in store.index.select()}
     valid = {record.id: record.entry for record in map(evidence.record, evidence.places())}
     # The index has the header of documents whose state is unreadable.

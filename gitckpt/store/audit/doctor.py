@@ -38,28 +38,19 @@ _MANY = 50_000
 
 @dataclass(frozen=True, slots=True)
 class Diagnosis:
-    """The result of `diagnose`.
-
-    Attributes:
-        facts: about the repository, by name.
-    """
+    """The result of `diagnose`; `facts` are about the repository, by name."""
 
     facts: Mapping[str, str | int | None]
     findings: Sequence[Finding]
 
 
 def diagnose(store: Checkpoints) -> Diagnosis:
-    """Return facts about the repository and all findings; change nothing.
-
-    Raises:
-        RepositoryError: git is too old.
-    """
+    """Return facts about the repository and all findings; change nothing."""
     version = require_git()
     return Diagnosis(facts(store, version), examine(store, version))
 
 
 def facts(store: Checkpoints, version: tuple[int, ...]) -> dict[str, str | int | None]:
-    """Return facts about the repository, by name."""
     repository = store.repository
     refs = [ref for ref, _ in store.refs.each(layout.CHECKPOINTS)]
     foreign = sum(map(layout.is_foreign, refs))
@@ -83,7 +74,6 @@ def facts(store: Checkpoints, version: tuple[int, ...]) -> dict[str, str | int |
 
 
 def examine(store: Checkpoints, version: tuple[int, ...]) -> list[Finding]:
-    """Return everything that is wrong; change nothing."""
     listing = inventory.list_refs(store.repository)
     broken = [*inventory.broken(store.repository, listing.complaint), *inventory.in_the_way(store.repository, listing.barring)]
     return [

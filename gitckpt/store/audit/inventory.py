@@ -28,15 +28,7 @@ from gitckpt.store.records.entry import Entry
 
 
 class SheetRow(NamedTuple):
-    """The fields of a valid checkpoint that the audits need.
-
-    Attributes:
-        oid: the blob of the document.
-        holds: the oid that its ref in each namespace should point to, by namespace.
-        names: pairs of a key and the other checkpoint that it names.
-        submodules: as in `Entry`.
-        entry: the expected index entry.
-    """
+    """The fields of a valid checkpoint that the audits need."""
 
     id: str
     oid: str
@@ -47,14 +39,13 @@ class SheetRow(NamedTuple):
     git_sha: str
     trigger: str
     parent: str | None
-    holds: Mapping[str, str]
-    names: Sequence[tuple[str, str]]
-    submodules: str
-    entry: Entry
+    holds: Mapping[str, str]  # oid that its ref in each namespace should point to
+    names: Sequence[tuple[str, str]]  # pairs of a key and the other checkpoint that it names
+    submodules: str  # as in `Entry`
+    entry: Entry  # as the index should have it
 
     @property
     def ref(self) -> str:
-        """The full name of its ref."""
         return layout.CHECKPOINTS + self.id
 
     @property
@@ -64,18 +55,14 @@ class SheetRow(NamedTuple):
 
 
 class Sheet:
-    """A table of checkpoints, ordered by id; a place is an index from 0.
-
-    Attributes:
-        valid: for each place, 1 if its document is valid.
-        extras: places of checkpoints that are in a run, or name more than a commit.
-    """
+    """A table of checkpoints, ordered by id; a place is an index from 0."""
 
     def __init__(self) -> None:
         self._oids: list[tuple[str, str]] = []
         self._places: dict[str, int] = {}
         self._rows: dict[int, SheetRow] = {}
-        self.valid = bytearray()
+        self.valid = bytearray()  # for each place, 1 if its document is valid
+        # Places of checkpoints in a run, or naming more than a commit.
         self.extras: set[int] = set()
 
     def __len__(self) -> int:
@@ -88,7 +75,6 @@ class Sheet:
         self.valid.append(0)
 
     def fill(self, at: int, checkpoint: Checkpoint, names: Sequence[tuple[str, str]]) -> None:
-        """Store the valid checkpoint at a place, with the checkpoints that it names."""
         entry, files, imported = Entry.of(checkpoint, self.oid(at)), checkpoint.worktree, checkpoint.imported
         needed = {
             layout.TREES: checkpoint.tree,
@@ -118,27 +104,21 @@ class Sheet:
         )
 
     def find(self, name: str) -> int | None:
-        """Return the place of the checkpoint with an id, or None."""
         return self._places.get(name)
 
     def id(self, at: int) -> str:
-        """Return the id at a place."""
         return self._oids[at][0]
 
     def oid(self, at: int) -> str:
-        """Return the oid of the document at a place."""
         return self._oids[at][1]
 
     def oids(self) -> list[str]:
-        """Return the oids of all documents."""
         return [oid for _, oid in self._oids]
 
     def record(self, at: int) -> SheetRow:
-        """Return the valid checkpoint at a place."""
         return self._rows[at]
 
     def commit(self, at: int) -> str:
-        """Return the linked commit of a valid checkpoint; "" for none."""
         return self._rows[at].git_sha
 
     def by_time(self) -> list[int]:
@@ -161,12 +141,7 @@ _CURE_OF_BAR = "look at it: git show {ref}; move it away: git tag NAME {ref} && 
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """A change of one line in the note of a commit.
-
-    Attributes:
-        old: the line to remove, if any.
-        new: the line to add, if any.
-    """
+    """A change of a note line; `old` or `new` is None if there is none."""
 
     commit: str
     old: str | None
@@ -175,24 +150,15 @@ class Link:
 
 @dataclass(frozen=True, slots=True)
 class Flaw:
-    """A finding, and how `--repair` mends it, if it can.
-
-    Attributes:
-        updates: ref updates that mend it, in one transaction.
-        link: a note change that mends it.
-        in_index: whether rebuilding the index mends it.
-        is_leftover: mended only while no checkpoint is being written, as it could be its.
-        scaffold: the directory of a half-made worktree.
-        worktree: git directory and former path of a worktree that git should forget.
-    """
+    """A finding, and how `--repair` mends it, if it can."""
 
     finding: Finding
-    updates: tuple[Update, ...] = ()
+    updates: tuple[Update, ...] = ()  # in one transaction
     link: Link | None = None
-    in_index: bool = False
-    is_leftover: bool = False
-    scaffold: str = ""
-    worktree: tuple[str, str] | None = None
+    in_index: bool = False  # whether rebuilding the index mends it
+    is_leftover: bool = False  # mended only while no checkpoint is being written: it could be its
+    scaffold: str = ""  # directory of a half-made worktree
+    worktree: tuple[str, str] | None = None  # git directory and former path, to forget
 
     @property
     def key(self) -> tuple[str, str, str]:
@@ -201,7 +167,6 @@ class Flaw:
 
     @property
     def can_be_mended(self) -> bool:
-        """Whether there is a way to mend it."""
         return bool(self.updates or self.link or self.in_index or self.scaffold or self.worktree)
 
 
@@ -225,34 +190,20 @@ def lasting(code: str, what: str, sentence: str, cure: str | None) -> Flaw:
 
 
 class Evidence:
-    """The refs and checkpoints of a repository, as read by `gather`.
-
-    Attributes:
-        table: all checkpoints, valid or not.
-        listing: a digest of git's ref listing.
-        complaint: what git wrote to stderr while listing.
-        refs: oids by full name, without refs below `refs/checkpoints/`.
-        symbolic: target and oid of each symbolic ref, by full name.
-        barring: refs whose names git needs as directories.
-        unjudged: name → oid of checkpoints that are invalid or of a newer gitckpt.
-        flaws: those of refs and documents as such.
-        odd: kinds of referenced objects of a wrong kind, by oid; None if missing.
-        listed: for each place, whether a note lists it; set by `derived.links`.
-        strays: ids in notes without a valid checkpoint; set by `derived.links`.
-    """
+    """The refs and checkpoints of a repository, as read by `gather`."""
 
     def __init__(self) -> None:
-        self.table = Sheet()
-        self.listing = b""
+        self.table = Sheet()  # valid or not
+        self.listing = b""  # digest of git's ref listing
         self.complaint = ""
-        self.refs: dict[str, str] = {}
-        self.symbolic: dict[str, tuple[str, str]] = {}
+        self.refs: dict[str, str] = {}  # oids by full name, without refs below `refs/checkpoints/`
+        self.symbolic: dict[str, tuple[str, str]] = {}  # target and oid, by full name
         self.barring: list[str] = []
-        self.unjudged: dict[str, str] = {}
-        self.flaws: list[Flaw] = []
-        self.odd: dict[str, str | None] = {}
-        self.listed = bytearray()
-        self.strays: set[str] = set()
+        self.unjudged: dict[str, str] = {}  # oids of invalid or newer checkpoints, by name
+        self.flaws: list[Flaw] = []  # of refs and documents as such
+        self.odd: dict[str, str | None] = {}  # by oid: kind if it is a wrong one, None if missing
+        self.listed = bytearray()  # for each place, whether a note lists it (`derived.links`)
+        self.strays: set[str] = set()  # ids in notes without a valid checkpoint (`derived.links`)
         self._runs: dict[str, list[int]] | None = None
 
     def is_there(self, checkpoint_id: str) -> bool:
@@ -260,7 +211,6 @@ class Evidence:
         return self.table.find(checkpoint_id) is not None
 
     def places(self) -> Iterator[int]:
-        """Yield the places of the valid checkpoints, by id."""
         valid = self.table.valid
         return (at for at in range(len(self.table)) if valid[at])
 
@@ -269,7 +219,6 @@ class Evidence:
         return (self.record(at) for at in sorted(self.table.extras))
 
     def record(self, at: int) -> SheetRow:
-        """Return the valid checkpoint at a place of the table."""
         return self.table.record(at)
 
     def kind(self, space: str, oid: str) -> str | None:
@@ -318,25 +267,15 @@ class Linked:
 
 @dataclass(frozen=True, slots=True)
 class Listing:
-    """The result of `list_refs`.
-
-    Attributes:
-        digest: of the whole listing.
-        complaint: what git wrote to stderr.
-        barring: refs whose names git needs as directories.
-    """
+    """The result of `list_refs`."""
 
     digest: bytes
-    complaint: str
-    barring: Sequence[str]
+    complaint: str  # what git wrote to stderr
+    barring: Sequence[str]  # refs whose names git needs as directories
 
 
 def list_refs(repository: Repository, take: Callable[[str, str, str], object] = lambda *_: None) -> Listing:
-    """List gitckpt's refs by name.
-
-    Args:
-        take: called with oid, full name, and symbolic target ("" if none) of each.
-    """
+    """List gitckpt's refs by name: `take` gets oid, full name, symbolic target or ""."""
     digest = hashlib.blake2b()
     barring: list[str] = []
 
@@ -355,11 +294,7 @@ def list_refs(repository: Repository, take: Callable[[str, str, str], object] = 
 
 
 def gather(store: Checkpoints) -> Evidence:
-    """Read all refs and documents, in three processes whatever their number.
-
-    Raises:
-        GitError: git cannot list the refs.
-    """
+    """Read all refs and documents, in three processes whatever their number."""
     evidence = Evidence()
     table = evidence.table
     start = len(layout.CHECKPOINTS)
@@ -384,7 +319,6 @@ def gather(store: Checkpoints) -> Evidence:
 
 
 def _read(store: Checkpoints, evidence: Evidence) -> None:
-    """Read all documents, by id."""
     table = evidence.table
     for at, document in enumerate(layout.documents(store.repository, store.objects, table.oids())):
         ref = layout.CHECKPOINTS + table.id(at)
@@ -425,7 +359,6 @@ def _invalid(error: InvalidCheckpoint, *, is_missing: bool) -> Flaw:
 
 
 def cure_of_invalid(ref: str) -> str:
-    """Return the hint for an invalid checkpoint ref."""
     name = shell_word(ref.removeprefix(layout.CHECKPOINTS))
     return f"look at it: git cat-file -p {shell_word(ref)}; remove it: git ckpt remove {name}"
 
@@ -434,9 +367,6 @@ def broken(repository: Repository, complaint: str) -> list[Flaw]:
     """Return the refs that git cannot read, such as empty files after a power cut.
 
     Git lists all refs but those, and does not even warn of an empty packed-refs.
-
-    Args:
-        complaint: from `list_refs`.
     """
     emptied, sentence = repository.emptied_refs(), "is empty, as a power cut leaves it: git takes all refs that were packed to be gone"
     flaws = [lasting("broken-ref", emptied, sentence, EMPTIED)] if emptied is not None else []
@@ -450,11 +380,7 @@ def broken(repository: Repository, complaint: str) -> list[Flaw]:
 
 
 def in_the_way(repository: Repository, barring: Sequence[str]) -> list[Flaw]:
-    """Return refs whose names git needs as directories; they block every recording.
-
-    Args:
-        barring: from `list_refs`.
-    """
+    """Return refs whose names git needs as directories; they block every recording."""
     refs = [ref for ref in _BARRING if ref in barring]
     # Refs of other tools live below these two as well.
     refs += [ref for ref in ("refs/keep", "refs/notes") if repository.cat_file.info(ref) is not None]

@@ -55,7 +55,6 @@ def audit_objects(
 
     Args:
         empty: paths of loose objects of length zero, by oid.
-        damaged: other objects that cannot be read.
         only: places of the checkpoints to check, without their history; None for all.
     """
     lost = {*damaged, *damage.unreadable(store.repository, sorted(empty))}
@@ -101,10 +100,7 @@ def _roots(record: SheetRow, evidence: Evidence) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class _Roots:
-    """The existing objects that checkpoints need, by time, so that similar ones are adjacent.
-
-    Iterable repeatedly, never all in memory.
-    """
+    """The existing objects that checkpoints need, by time: similar ones are adjacent."""
 
     evidence: Evidence
     only: Collection[int] | None = None
@@ -145,7 +141,6 @@ def snapshots(store: Checkpoints, evidence: Evidence) -> Iterator[Flaw]:
 
 
 def _snapshots(evidence: Evidence) -> Iterator[tuple[str, str]]:
-    """Yield id and snapshot of each checkpoint whose snapshot exists."""
     for record in evidence.rich():
         tree = record.holds.get(layout.TREES)
         if tree is not None and evidence.kind(layout.TREES, tree) == KINDS[layout.TREES]:
@@ -153,7 +148,6 @@ def _snapshots(evidence: Evidence) -> Iterator[tuple[str, str]]:
 
 
 def _problems(store: Checkpoints, trees: set[str]) -> Iterator[tuple[str, str]]:
-    """Yield snapshot and problem; shared trees are read once."""
     repository, roots = store.repository, sorted(trees)
     is_whole = graph.promisor(repository) is None
     census = Census(repository, roots, lambda trees: trees if is_whole else _there(repository, trees))
@@ -182,7 +176,6 @@ def _there(repository: Repository, trees: list[str]) -> list[str]:
 
 
 def audit_refs(repository: Repository, evidence: Evidence) -> list[Flaw]:
-    """Return the flaws of refs other than those of the checkpoint documents."""
     concerned = {at for space in layout.HOLDERS for name, _, _ in evidence.below(space) if (at := evidence.table.find(name)) is not None}
     concerned = {at for at in concerned if evidence.table.valid[at]}.union(evidence.table.extras)
     flaws = [flaw for at in sorted(concerned) for flaw in _of_checkpoint(repository, evidence.record(at), evidence)]
@@ -203,12 +196,7 @@ def audit_refs(repository: Repository, evidence: Evidence) -> list[Flaw]:
 
 
 def replaced(repository: Repository, oids: Mapping[str, str], known: Roster) -> Iterator[Flaw]:
-    """Yield the checkpoints that a fetch has replaced.
-
-    Args:
-        oids: what the refs of checkpoints point to, by id.
-        known: what was written here.
-    """
+    """Yield the checkpoints that a fetch has replaced."""
     for name, written in sorted(known.replaced(oids).items()):
         ref = layout.CHECKPOINTS + name
         sentence = f"points to {oids[name]}, and not to {written}, which was written here"
@@ -223,10 +211,7 @@ def replaced(repository: Repository, oids: Mapping[str, str], known: Roster) -> 
 
 
 def pointing_nowhere(repository: Repository) -> list[Finding]:
-    """Return branches, tags, stashes and detached HEADs whose object is gone, as after gc.
-
-    `git fsck` reports what else their history lacks.
-    """
+    """Return branches, tags, stashes and detached HEADs whose object is gone."""
     tips = _tips(repository)
     gone = {oid for oid, kind in graph.unlike(repository, sorted({oid for oid, _ in tips.values()}), "commit").items() if kind is None}
     lost = {name: tip for name, tip in tips.items() if tip[0] in gone}
@@ -268,7 +253,6 @@ def _lost(repository: Repository, name: str, oid: str, back: str) -> Finding:
 
 
 def _of_submodules(repository: Repository, evidence: Evidence) -> Iterator[Flaw]:
-    """Yield the flaws of submodule checkpoints, each once."""
     seen = set()
     for record in evidence.rich():
         for checkpoint, path in submodules.named_by([record.submodules]).items():
@@ -308,7 +292,6 @@ def _of_checkpoint(repository: Repository, record: SheetRow, evidence: Evidence)
 
 
 def _unlike(record: SheetRow, space: str, there: str | None, *, is_gone: bool) -> Flaw:
-    """Return the flaw of a ref that is missing or points elsewhere."""
     ref, wanted = space + record.id, record.holds[space]
     if there is None:
         code, sentence = f"{_WORDS[space]}-ref-missing", f"nothing keeps {wanted}, the {_MEANT[space]} of its checkpoint"
@@ -321,7 +304,6 @@ def _unlike(record: SheetRow, space: str, there: str | None, *, is_gone: bool) -
 
 
 def _of_commits(repository: Repository, evidence: Evidence) -> Iterator[Flaw]:
-    """Yield the flaws of the refs that keep linked commits."""
     gone: set[str] = set()
     for at in evidence.places() if evidence.odd else ():
         commit = evidence.table.commit(at)
@@ -366,7 +348,6 @@ def _of_commits(repository: Repository, evidence: Evidence) -> Iterator[Flaw]:
 
 
 def _owners(evidence: Evidence, commits: Collection[str]) -> dict[str, SheetRow]:
-    """Return the first checkpoint of each of the given linked commits."""
     owners: dict[str, SheetRow] = {}
     for at in evidence.places() if commits else ():
         commit = evidence.table.commit(at)

@@ -52,7 +52,6 @@ class _Chain:
     traces: Collection[str]
 
     def flaws(self) -> Iterator[Flaw]:
-        """Yield gaps, forks, and wrong parents."""
         before: list[SheetRow] = []
         for at, record in enumerate(self.records):
             sequence, last = record.sequence or 0, (before[0].sequence or 0) if before else 0
@@ -69,7 +68,6 @@ class _Chain:
             before = [record]
 
     def _parent(self, record: SheetRow, before: Sequence[SheetRow]) -> Iterator[Flaw]:
-        """Yield a flaw if a checkpoint does not name its predecessor as its parent."""
         wanted = [each.id for each in before]
         if record.parent in wanted or (record.parent is None and not wanted):
             return
@@ -118,7 +116,6 @@ def _is_over(records: Sequence[SheetRow]) -> bool:
 
 
 def _dangling(run: str, records: Sequence[SheetRow], evidence: Evidence) -> Iterator[Flaw]:
-    """Yield a flaw for the first reference to each checkpoint that does not exist."""
     seen: set[str] = set()
     for record in records:
         for key, named in record.names:
@@ -128,7 +125,6 @@ def _dangling(run: str, records: Sequence[SheetRow], evidence: Evidence) -> Iter
 
 
 def _heads(store: Checkpoints, evidence: Evidence, runs: Mapping[str, Sequence[int]]) -> Iterator[Flaw]:
-    """Yield a flaw for each head that does not point to its run's newest checkpoint."""
     heads = {run: oid for run, _, oid in evidence.below(layout.RUNS)}
     unjudged = set(evidence.unjudged.values())
     for run in sorted({*heads, *runs}):
@@ -150,7 +146,7 @@ def _heads(store: Checkpoints, evidence: Evidence, runs: Mapping[str, Sequence[i
 
 
 def _may_start(store: Checkpoints, run: str, head: str) -> bool:
-    """Return whether a run without checkpoints may be starting: its head holds its document."""
+    """Return whether a run without checkpoints may be starting."""
     found = next(store.objects.read([head]))
     try:
         return found is not None and found[0] == "blob" and codec.decode(found[1], "").run == run
@@ -161,7 +157,6 @@ def _may_start(store: Checkpoints, run: str, head: str) -> bool:
 
 
 def _wrong_head(store: Checkpoints, chain: Sequence[SheetRow], head: str) -> tuple[str, str]:
-    """Return code and sentence for a head that is not at the newest checkpoint."""
     lagging = next((record for record in chain if record.oid == head), None)
     if lagging is not None:
         return "run-head-lags", f"points to {lagging.id}, number {lagging.sequence}"

@@ -74,16 +74,11 @@ def verify(
         store: its pending links count as missing.
         repair: whether to mend derived data: keep refs, run heads, links, the index, and leases
             without a run. A checkpoint that a fetch replaced gets its original document back if
-            that still exists; no other checkpoint is changed, and none is deleted. No worktree
-            is deleted; git forgets one whose directory and checkpoint are gone if nothing is
-            lost.
+            that still exists; no other is changed, and none is deleted. Git forgets a worktree
+            whose directory and checkpoint are gone if nothing is lost.
         contents: whether to read every object of the repository.
         only: ids of checkpoints and runs to check, without the history of their commits.
         progress: called with the number of objects read and their total.
-
-    Raises:
-        LockHeld: a lock file blocks a repair; earlier repairs stay.
-        GitError: git cannot read the repository.
     """
     damaged = damage.all_unreadable(store.repository, progress) if contents else set()
     look = _settled(store, damaged, only)
@@ -156,26 +151,17 @@ def _look(store: Checkpoints, damaged: Collection[str], only: Collection[str] | 
 
 
 def _places(found: inventory.Evidence, only: Collection[str]) -> set[int]:
-    """Return the places of valid checkpoints that are named or whose run is named."""
     runs = found.runs()
     named = {at for name in only if (at := found.table.find(name)) is not None and found.table.valid[at]}
     return named.union(*(runs[name] for name in only if name in runs))
 
 
 def _about(flaws: Sequence[Flaw], names: Collection[str]) -> list[Flaw]:
-    """Return the flaws that mention one of the names."""
     return [flaw for flaw in flaws if any(name in flaw.finding.object or name in flaw.finding.sentence for name in names)]
 
 
 def mend(store: Checkpoints, flaws: Sequence[Flaw]) -> list[str]:
-    """Mend what can be mended; leave alone what changed since the flaws were found.
-
-    Returns:
-        What git refused, a sentence each.
-
-    Raises:
-        LockHeld: a lock file blocks a repair; earlier repairs stay.
-    """
+    """Mend what is unchanged since it was found; return what git refused, a sentence each."""
     refused: list[str] = []
     with layout.turn(store.repository) as alone:
         keeps_more = False
@@ -210,7 +196,6 @@ def mend(store: Checkpoints, flaws: Sequence[Flaw]) -> list[str]:
 
 
 def _forget(store: Checkpoints, git_dir: str, path: str) -> list[str]:
-    """Make git forget a worktree if still nothing is lost; return what it refused."""
     if not audit_worktrees.can_be_forgotten(store.repository, git_dir, path, store.index.commits() or ()):
         return []
     try:
@@ -237,7 +222,6 @@ def _write_links(store: Checkpoints, links: Sequence[Link]) -> None:
 
 
 def _discard_index(store: Checkpoints) -> None:
-    """Delete the derived index; the next query rebuilds it."""
     store.index.close()
     path = os.path.join(store.repository.private_dir, index.FILE)
     for each in (path, f"{path}-wal", f"{path}-shm"):

@@ -87,7 +87,6 @@ def _is_registered(repository: Repository, path: str) -> bool:
 
 
 def _of_one(store: Checkpoints, git_dir: str, path: str, evidence: Evidence, root: str | None) -> Flaw | None:
-    """Return the flaw of one registered worktree, if any."""
     repository, owner = store.repository, ownership.owner_in(git_dir)
     code = "worktree-orphan"
     if owner is not None:
@@ -117,18 +116,10 @@ def _of_one(store: Checkpoints, git_dir: str, path: str, evidence: Evidence, roo
 
 
 def can_be_forgotten(repository: Repository, git_dir: str, path: str, linked: Iterable[str]) -> bool:
-    """Return whether git can forget a worktree whose directory is gone, without loss.
-
-    Applies only to the default place, beside the main worktree: elsewhere a disk may be
-    unmounted.
-
-    Args:
-        git_dir: of the worktree.
-        path: where it was.
-        linked: the commits of checkpoints.
-    """
+    """Return whether git can forget a worktree whose directory is gone, without loss."""
     if administration.main_worktree(repository) is None:
         return False
+    # Only at the default place, beside the main worktree: elsewhere a disk may be unmounted.
     place = opener.default_root(repository, None)
     is_default = os.path.realpath(os.path.dirname(path)) == os.path.realpath(place)
     if not is_default or not ownership.is_gone(repository, git_dir, path):

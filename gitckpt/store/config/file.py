@@ -34,40 +34,21 @@ MANY = 999_999
 
 @dataclass(frozen=True, slots=True)
 class Mistake:
-    """A mistake in a file, and its line."""
-
     line: int
     text: str
     hint: str | None = None
 
 
 class Mistakes:
-    """The mistakes in a text.
-
-    Args:
-        text: TOML.
-
-    Attributes:
-        found: those recorded so far.
-    """
-
     def __init__(self, text: str) -> None:
         self._text = text
         self._locations: Locations | None = None
         self.found: list[Mistake] = []
 
     def note(self, text: str, path: tuple[str | int, ...], hint: str | None) -> None:
-        """Record a mistake.
-
-        Args:
-            text: what is wrong.
-            path: the key path in the document.
-            hint: what to do about it.
-        """
         self.found.append(Mistake(self.line(*path), text, hint))
 
     def line(self, *path: str | int) -> int:
-        """Return the line of a key path."""
         if self._locations is None:
             # Lazy: finding lines takes longer than parsing, and most files have no mistake.
             from gitckpt.store.config.lines import Locations
@@ -77,38 +58,24 @@ class Mistakes:
 
 
 class Table(table.TableReader):
-    """A table of the file; readers return the default if a key is missing or wrong.
-
-    Args:
-        path: its key path in the document.
-        label: its name in messages, such as `phase 'lint'`.
-        mistakes: receives each mistake.
-    """
+    """A table of the file; readers return the default if a key is missing or wrong."""
 
     kinds: Mapping[type, str] = {**table.TableReader.kinds, bool: "true or false"}
 
     def __init__(self, values: Mapping[str, object], path: tuple[str | int, ...], label: str, mistakes: Mistakes) -> None:
         super().__init__(values, label)
-        self.path = path
-        self.label = label
+        self.path = path  # of keys in the document
+        self.label = label  # in messages, such as `phase 'lint'`
         self._mistakes = mistakes
 
     def complain(self, text: str, *path: str | int, hint: str | None = None) -> None:
-        """Record a mistake.
-
-        Args:
-            text: what is wrong.
-            path: the key path, relative to this table.
-            hint: what to do about it.
-        """
+        """Record a mistake at a key path relative to this table."""
         self._mistakes.note(text, (*self.path, *path), hint)
 
     def line(self, *path: str | int) -> int:
-        """Return the line of a key path in this table."""
         return self._mistakes.line(*self.path, *path)
 
     def only(self, known: Sequence[str]) -> None:
-        """Record a mistake for each unknown key."""
         for key in self.values:
             if key not in known:
                 close = closest(key, known)
@@ -144,11 +111,7 @@ class Table(table.TableReader):
         return default
 
     def name(self, reserved: Collection[str]) -> str:
-        """Return the key `name` of a phase or step: the first part of checkpoint labels.
-
-        Args:
-            reserved: names with another meaning there, in any case.
-        """
+        """Return the key `name` of a phase or step: the first part of checkpoint labels."""
         name = self.values.get("name")
         if name is None:
             self.complain(f"{self.label} has no name")
@@ -165,7 +128,6 @@ class Table(table.TableReader):
         return name
 
     def choice(self, key: str, known: Sequence[str], default: str) -> str:
-        """Return one of the known words."""
         value = self.values.get(key, default)
         if value in known:
             return str(value)
@@ -174,14 +136,12 @@ class Table(table.TableReader):
         return self.wrong(key, f"one of {', '.join(known)}", value, default, hint=hint)
 
     def count(self, key: str, default: int, least: int = 0, most: int = MANY) -> int:
-        """Return a whole number from `least` to `most`."""
         value = self.values.get(key, default)
         if type(value) is int and least <= value <= most:
             return value
         return self.wrong(key, f"a whole number from {least} on", value, default)
 
     def number(self, key: str, default: float, least: float, most: float) -> float:
-        """Return a number in a range."""
         value = self.values.get(key, default)
         if type(value) in (int, float) and least <= value <= most:
             return float(value)
@@ -216,14 +176,12 @@ class Table(table.TableReader):
             return None
 
     def codes(self, key: str) -> tuple[int, ...]:
-        """Return exit codes of failures."""
         value = self.values.get(key, [])
         if isinstance(value, list) and all(type(code) is int and 1 <= code <= 255 for code in value):
             return tuple(value)
         return self.wrong(key, "a list of exit codes from 1 to 255", value, ())
 
     def words(self, key: str) -> tuple[str, ...]:
-        """Return strings without duplicates."""
         value = self.values.get(key, [])
         if not isinstance(value, list) or not all(isinstance(item, str) and item.strip() and sound(item) for item in value):
             return self.wrong(key, 'a list of names, such as ["lint"]', value, ())
@@ -233,24 +191,12 @@ class Table(table.TableReader):
         return tuple(dict.fromkeys(value))
 
     def members(self, key: str, known: Collection[str], kind: str) -> tuple[str, ...]:
-        """Return names, each of which must be known.
-
-        Args:
-            known: the existing names.
-            kind: what messages call one of them.
-        """
         found = self.words(key)
         self.known(key, found, known, kind)
         return found
 
     def known(self, key: str, found: Sequence[str], known: Collection[str], kind: str) -> None:
-        """Record a mistake for each name that is not known.
-
-        Args:
-            found: the names, from `words`.
-            known: the existing names.
-            kind: what messages call one of them.
-        """
+        """Record a mistake for each name that is not known."""
         for i, item in enumerate(found):
             if item not in known:
                 close = closest(item, known)
@@ -258,7 +204,6 @@ class Table(table.TableReader):
                 self.complain(f"{key} of {self.label} names {item!r}, which is no {kind}", key, i, hint=hint)
 
     def environment(self, key: str) -> dict[str, str]:
-        """Return environment variables."""
         found = self.strings(key, f"{key} of {self.label}")
         for name in found:
             if not (name.isascii() and name.isidentifier()):
@@ -268,7 +213,6 @@ class Table(table.TableReader):
         return found
 
     def inputs(self, key: str) -> dict[str, str]:
-        """Return the inputs with their defaults."""
         found = self.strings(key, f"{key} of {self.label}")
         for name in found:
             if not (name.isascii() and name.isidentifier() and name[0].isalpha() and name == name.lower()):
@@ -328,8 +272,6 @@ class ConfigError(UsageError):
     """A file has mistakes.
 
     Args:
-        path: of the file, or its name in messages.
-        mistakes: at least one.
         cure: the hint, if more is needed than correcting the file.
 
     Attributes:
@@ -352,35 +294,20 @@ class ConfigError(UsageError):
 
 
 class ConfigFile:
-    """The tables of a file.
-
-    Args:
-        path: its name in messages.
-
-    Attributes:
-        document: its unchecked contents.
-
-    Raises:
-        ConfigError: it is not TOML.
-    """
+    """The tables of a TOML file."""
 
     def __init__(self, text: str, path: str) -> None:
         self._path = path
         self._mistakes = Mistakes(text)
+        # Unchecked; raises `ConfigError` if the text is not TOML.
         self.document = _document(text, path)
 
     @property
     def whole(self) -> Table:
-        """The top of the document."""
         return Table(self.document, (), "the file", self._mistakes)
 
     def table(self, key: str, label: str = "", hint: str | None = None) -> Table:
-        """Return a table at the top, empty if there is none.
-
-        Args:
-            label: its name in messages; by default `key`.
-            hint: if the key is no table; by default, to write `[key.NAME]`.
-        """
+        """Return a table at the top, empty if there is none."""
         value = self.document.get(key, {})
         if not isinstance(value, dict):
             self.whole.complain(f"{key} must be a table", key, hint=hint or f"write [{key}.NAME]")
@@ -388,14 +315,7 @@ class ConfigFile:
         return Table(value, (key,), label or key, self._mistakes)
 
     def each(self, key: str, kind: str, read: Callable[[str, Table], T]) -> dict[str, T]:
-        """Return what `read` makes of each table `[key.NAME]`, by name, in order.
-
-        Args:
-            kind: what messages call one of them.
-
-        Raises:
-            ConfigError: anything read of the file so far is a mistake.
-        """
+        """Read each table `[key.NAME]`; raise `ConfigError` if anything read so far is wrong."""
         around = self.table(key)
         found = {}
         for name in around.values:
@@ -409,27 +329,17 @@ class ConfigFile:
         return found
 
     def require_correct(self) -> None:
-        """Raise `ConfigError` if anything read so far is a mistake."""
         if self._mistakes.found:
             raise ConfigError(self._path, self._mistakes.found)
 
 
 def read_file(path: str) -> ConfigFile:
-    """Return a file; a missing one is empty.
-
-    Raises:
-        UsageError: it cannot be read.
-        ConfigError: it is not TOML.
-    """
+    """Return a file; a missing one is empty."""
     return ConfigFile(text_of(path), path)
 
 
 def text_of(path: str) -> str:
-    """Return the text of a file; "" if it is missing.
-
-    Raises:
-        UsageError: it is unreadable, too large, or no regular file.
-    """
+    """Return the text of a file, "" if missing; raise `UsageError` if unreadable."""
     try:
         read = premises.content if os.path.basename(path) == OBEYED else regular.content
         return read(path, budget.FILE.size).decode("utf-8", "surrogateescape")

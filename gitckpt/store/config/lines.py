@@ -36,11 +36,7 @@ class Token(NamedTuple):
 
 
 class Locations:
-    """The line of each key of a document.
-
-    Args:
-        text: valid TOML.
-    """
+    """The line of each key of a valid TOML document."""
 
     def __init__(self, text: str) -> None:
         self._lines: dict[KeyPath, int] = {}
@@ -84,12 +80,7 @@ class Locations:
 
 
 class _Statement:
-    """Reads `key = value` without recursion: brackets may nest deeper than calls can.
-
-    Args:
-        table: the path of the enclosing table.
-        lines: receives the line of each path.
-    """
+    """Reads `key = value` without recursion: brackets may nest deeper than calls can."""
 
     def __init__(self, table: KeyPath, lines: dict[KeyPath, int]) -> None:
         self._path = table

@@ -39,16 +39,6 @@ _SIZES = {"": 1, "B": 1, "KB": 1000, "MB": MB, "GB": 1000 * MB, "KIB": 1 << 10, 
 
 
 class Key:
-    """A key of the file.
-
-    Args:
-        setting: the git setting that overrides it.
-        read: reads it from a table; returns the last argument if it is missing.
-        usual: the built-in value.
-        tighter: returns the value that keeps longer or captures less, else the first.
-        written: formats a value as in the file.
-    """
-
     def __init__(
         self,
         setting: str,
@@ -57,11 +47,12 @@ class Key:
         tighter: Callable[[Any, Any], Any],
         written: Callable[[Any], Any] = lambda value: value,
     ) -> None:
-        self.setting = setting
-        self.read = read
-        self.usual = usual
+        self.setting = setting  # the git setting that overrides it
+        self.read = read  # from a table; returns the last argument if the key is missing
+        self.usual = usual  # the built-in value
+        # Returns the value that keeps longer or captures less, else the first.
         self.tighter = tighter
-        self.written = written
+        self.written = written  # formats a value as in the file
 
 
 def own_keys(name: str, values: list[str]) -> object:
@@ -140,7 +131,6 @@ APPROVAL_FILE = "allowed"
 
 
 def digest_of(kind: str, value: Any) -> str:
-    """Return the digest of a JSON-serializable value."""
     import hashlib  # not needed if the file loosens nothing
     import json
 
@@ -148,12 +138,10 @@ def digest_of(kind: str, value: Any) -> str:
 
 
 def path_approval(repository: Repository) -> str:
-    """Return the path of the file of digests, which need not exist."""
     return os.path.join(repository.private_dir, APPROVAL_FILE)
 
 
 def approved(repository: Repository) -> frozenset[str]:
-    """Return the allowed digests; none if the file is unreadable."""
     try:
         with open(path_approval(repository), encoding="ascii", errors="replace", opener=premises.create) as file:
             return frozenset(file.read().split())
@@ -162,11 +150,7 @@ def approved(repository: Repository) -> frozenset[str]:
 
 
 def note(repository: Repository, digests: Collection[str]) -> None:
-    """Allow digests in all worktrees of this clone, and flush them to disk.
-
-    Raises:
-        CkptError: they cannot be written.
-    """
+    """Allow digests in all worktrees of this clone, and flush them to disk."""
     from gitckpt.git import fsync
 
     # The newline comes first: after a line torn by a power cut, the next digest is whole.
@@ -183,11 +167,7 @@ def note(repository: Repository, digests: Collection[str]) -> None:
 
 
 def forget(repository: Repository) -> bool:
-    """Remove all approvals; return whether there were any.
-
-    Raises:
-        CkptError: the file cannot be written.
-    """
+    """Remove all approvals; return whether there were any."""
     try:
         with open(path_approval(repository), "r+", encoding="ascii", errors="replace", opener=premises.create) as file:
             was_any = bool(file.read().strip())
@@ -289,23 +269,14 @@ class Loosening:
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """What applies to a repository.
-
-    Attributes:
-        policy: when checkpoints expire.
-        limits: what a snapshot leaves out, and how long it may take.
-        worktree_dir: directory for the worktrees of runs; None for the default place.
-        loosened: what the file loosens, if anything.
-        error: in the file or git's configuration; strict values apply then.
-        problem: the error and what applies instead, in one line; "" without an error.
-    """
+    """What applies to a repository."""
 
     policy: Policy
     limits: Limits
-    worktree_dir: str | None
-    loosened: Loosening | None = None
-    error: UsageError | None = None
-    problem: str = ""
+    worktree_dir: str | None  # for worktrees of runs; None for the default place
+    loosened: Loosening | None = None  # by the file
+    error: UsageError | None = None  # in the file or git's configuration; strict values apply then
+    problem: str = ""  # the error and what applies instead, in one line
 
     @property
     def notice(self) -> str:
@@ -324,15 +295,9 @@ class Settings:
 def read(repository: Repository, file: ConfigFile | None = None) -> Settings:
     """Return the settings of a repository as seen from one of its worktrees.
 
-    What the file loosens and this clone has not allowed is replaced by the built-in value, key
-    by key.
-
-    A mistake in the file or in git's configuration must not stop saving or restoring. Keys that
-    git's configuration does not set then get the strictest of the built-in value, the readable
-    part of the file, and the file of HEAD.
-
-    Args:
-        file: used instead of the file in the worktree.
+    Values that the file loosens without approval are replaced by the built-in ones. A mistake must
+    not stop saving or restoring: keys that git's configuration does not set then get the strictest
+    of the built-in value, the readable part of the file, and the file of HEAD.
     """
     read_all = config.read(repository, rf"^(ckpt\.|{attributes.SETTINGS})")
     own = {name: values for name, values in read_all.items() if name.startswith("ckpt.")}
@@ -372,10 +337,7 @@ def _owned(own: Mapping[str, list[str]]) -> tuple[dict[str, Any], UsageError | N
 
 
 def _all_said(file: ConfigFile, owned: Collection[str] = ()) -> dict[str, Any]:
-    """Return the file's value of each key that git's configuration does not set.
-
-    A mistake counts as the built-in value.
-    """
+    """Return the file's value of each key that git's configuration does not set."""
     tables = _tables(file)
     said = {}
     for name, key in KEYS.items():
@@ -386,7 +348,6 @@ def _all_said(file: ConfigFile, owned: Collection[str] = ()) -> dict[str, Any]:
 
 
 def head_text(repository: Repository) -> str:
-    """Return the text of the file at HEAD; "" if it has none."""
     (found,) = repository.cat_file.contents([f"HEAD:{FILE}"], budget.FILE.size)
     if found is None or found[1] != "blob":
         return ""
@@ -394,7 +355,6 @@ def head_text(repository: Repository) -> str:
 
 
 def _committed(repository: Repository) -> dict[str, Any]:
-    """Return the readable values of the file at HEAD."""
     try:
         return _all_said(ConfigFile(head_text(repository), FILE))
     except ConfigError:
@@ -410,7 +370,6 @@ def _strictest(usual: Mapping[str, Any], *said: Mapping[str, Any]) -> dict[str, 
 
 
 def _problem(error: UsageError, path: str) -> str:
-    """Return in one line what is wrong, where, and what applies instead."""
     instead = "using built-in settings, or stricter ones that can be read"
     if not isinstance(error, ConfigError):
         return f"{error.message}; {instead}"
@@ -427,9 +386,7 @@ def places(repository: Repository) -> dict[str, str]:
 def age_of_runs(repository: Repository, pipeline: str, age: int) -> int:
     """Return the age at which complete runs of a pipeline expire, in microseconds.
 
-    Args:
-        age: from the pipeline's definition. One shorter than for other runs counts only if the
-            file here has the same, and that is allowed.
+    A shorter `age` than for other runs counts only if the file here has it, and that is allowed.
     """
     found = read(repository)
     loosened = found.loosened
@@ -449,12 +406,7 @@ def _tables(file: ConfigFile) -> dict[str, Table]:
 
 
 def _loosened(repository: Repository, file: ConfigFile, said: Mapping[str, Any], strict: Mapping[str, Any]) -> Loosening | None:
-    """Return what a file loosens.
-
-    Args:
-        said: the file's values by key.
-        strict: the tighter values by key.
-    """
+    """Return what a file loosens: keys whose value in `said` is not the strict one."""
     values = {name: (KEYS[name].written(said[name]), KEYS[name].written(strict[name])) for name in said if strict[name] != said[name]}
     pipelines = file.document.get(PIPELINES)
     for name, pipeline in pipelines.items() if isinstance(pipelines, dict) else ():
@@ -487,21 +439,12 @@ def _settings(values: Mapping[str, Any], own: Mapping[str, list[str]], read_all:
 
 
 def path(repository: Repository) -> str:
-    """Return the path of `gitckpt.toml`, which need not exist; "" without a worktree."""
     top = repository.worktree or main_worktree(repository)
     return os.path.join(top, FILE) if top else ""
 
 
 def write_template(path: str) -> bool:
-    """Write `gitckpt.toml`, or add missing tables and an example; existing text stays.
-
-    Returns:
-        Whether the file changed.
-
-    Raises:
-        UsageError: the file there is not TOML.
-        CkptError: it cannot be written.
-    """
+    """Write `gitckpt.toml`, or add missing tables and an example; return whether it changed."""
     import tomlkit
     from tomlkit.exceptions import TOMLKitError
 
@@ -527,7 +470,6 @@ def write_template(path: str) -> bool:
 
 
 def is_template(path: str) -> bool:
-    """Return whether the file is as `write_template` made it."""
     try:
         return text_of(path) == TEMPLATE
     except UsageError:
@@ -542,12 +484,7 @@ _SHORT = 10
 
 
 def require_correct(repository: Repository, commit: str) -> None:
-    """Raise `ConfigError` if the settings of a commit have mistakes.
-
-    Args:
-        repository: seen from where a run is started.
-        commit: the start of its worktree; "" for an unborn branch.
-    """
+    """Raise `ConfigError` if the settings of a commit have mistakes."""
     name = f"{commit}:{FILE}"
     (found,) = repository.cat_file.contents([name], budget.FILE.size) if commit else (None,)
     if found is None or found[1] != "blob":
@@ -587,11 +524,7 @@ def _cure(repository: Repository, commit: str) -> str:
 
 
 class Rules:
-    """The settings of a repository, read when needed; each problem is reported once.
-
-    Args:
-        tell: called with each new sentence about the settings.
-    """
+    """The settings of a repository, read when needed; each problem is reported once."""
 
     def __init__(self, repository: Repository, tell: Callable[[str], object]) -> None:
         self._repository = repository
@@ -599,7 +532,6 @@ class Rules:
         self._told: set[str] = set()
 
     def limits(self) -> Limits:
-        """Return the current limits of captures."""
         return self.read().limits
 
     def read(self) -> Settings:

@@ -66,15 +66,10 @@ _SHELLS = frozenset({"sh", "ash", "bash", "dash", "ksh", "ksh93", "mksh", "oksh"
 
 @dataclass(frozen=True, slots=True)
 class Pin:
-    """What a hook runs.
-
-    Attributes:
-        python: absolute path of the interpreter.
-        package_dir: absolute path of the directory that holds the package `gitckpt`.
-    """
+    """What a hook runs; both paths are absolute."""
 
     python: str
-    package_dir: str
+    package_dir: str  # the directory that holds the package `gitckpt`
 
     @property
     def script(self) -> str:
@@ -83,18 +78,13 @@ class Pin:
         return packaged if os.path.isfile(packaged) else os.path.join(self.package_dir, _HOOKS, _SCRIPT)
 
     def block(self, event: str, *, created: bool = False) -> bytes:
-        """Return the block for a hook file, without a final newline.
-
-        Args:
-            created: whether gitckpt created the file, so that it may be deleted with the block.
-        """
+        """Return the block for a file, which gitckpt may delete with it if it `created` it."""
         first, rest = _template("block.sh").rstrip("\n").split("\n", 1)
         if created:
             rest = rest.replace(_CALL, _SOURCE)
         return first.encode() + b"\n" + (_CREATED if created else b"") + os.fsencode(self._filled(rest, event))
 
     def command(self, event: str) -> str:
-        """Return the command line of a hook that is set in git's configuration."""
         code = "".join(line for line in _template("block.sh").splitlines(keepends=True) if not line.startswith("#"))
         return self._filled(_template("command.sh").replace("@BODY@", code.rstrip("\n")).rstrip("\n"), event)
 
@@ -136,22 +126,15 @@ def _blocks(data: bytes) -> Iterator[tuple[int, int]]:
 
 @dataclass(frozen=True, slots=True)
 class HookFile:
-    """A hook file as it is.
-
-    Attributes:
-        path: where it is, or would be.
-        data: its content; None if there is no regular file.
-        oddity: what is there instead, as a phrase; "" for a regular file or nothing.
-    """
+    """A hook file as it is."""
 
     path: str
-    data: bytes | None
+    data: bytes | None  # None if there is no regular file
     mode: int
-    oddity: str
+    oddity: str  # what is there instead, as a phrase; "" for a regular file or nothing
 
     @property
     def block(self) -> bytes | None:
-        """The block of gitckpt in it, without a final newline."""
         data = self.data or b""
         return next((data[start:end] for start, end in _blocks(data)), None)
 
@@ -162,12 +145,10 @@ class HookFile:
 
     @property
     def quoted(self) -> str:
-        """Its path, quoted for a shell."""
         return shlex.quote(self.path)
 
     @property
     def is_executable(self) -> bool:
-        """Whether git would run it."""
         return bool(self.mode & 0o111)
 
     @property
@@ -198,7 +179,6 @@ class HookFile:
         return FileChange(self, data, mode, f"{event}: {'renewed the block in' if old else 'added a block to'} {self.path}")
 
     def without_block(self, event: str) -> FileChange | None:
-        """Return the change that removes the block; None if there is none."""
         if self.block is None or self.data is None:
             return None
         if self.is_ours:
@@ -208,23 +188,13 @@ class HookFile:
 
 @dataclass(frozen=True, slots=True)
 class FileChange:
-    """A change of a hook file.
-
-    Attributes:
-        file: before the change.
-        data: its new content; None deletes it.
-        mode: its new permissions.
-        sentence: what is done, for the user.
-    """
-
-    file: HookFile
-    data: bytes | None
+    file: HookFile  # before the change
+    data: bytes | None  # None deletes it
     mode: int
-    sentence: str
+    sentence: str  # for the user
 
 
 def read(path: str) -> HookFile:
-    """Return a hook file as it is; it may be missing."""
     try:
         mode = os.lstat(path).st_mode
         if stat.S_ISLNK(mode):
@@ -240,11 +210,7 @@ def read(path: str) -> HookFile:
 
 
 def make_directory(path: str, undo: ExitStack) -> bool:
-    """Make a directory for hooks; return whether it was missing.
-
-    Args:
-        undo: receives a callback that removes it.
-    """
+    """Make a directory for hooks; return whether it was missing."""
     if os.path.isdir(path):
         return False
     try:
@@ -265,15 +231,7 @@ def remove_directory(path: str) -> bool:
 
 
 def apply(changes: Sequence[FileChange], undo: ExitStack) -> None:
-    """Make all changes, or none.
-
-    Args:
-        changes: at most one per file.
-        undo: receives callbacks that revert them.
-
-    Raises:
-        RepositoryError: a file cannot be written.
-    """
+    """Make all changes, or none; `undo` receives callbacks that revert them."""
     for place in {os.path.dirname(change.file.path) for change in changes}:
         _sweep(place)
     staged: list[tuple[FileChange, str]] = []
@@ -310,7 +268,6 @@ def _take_back(change: FileChange) -> None:
 
 
 def _staged(path: str, data: bytes, mode: int) -> str:
-    """Write a temporary file beside `path` and return its name."""
     fd, temporary = tempfile.mkstemp(prefix=f".{os.path.basename(path)}.gitckpt-{os.getpid()}-", dir=os.path.dirname(path))
     try:
         with open(fd, "wb") as file:

@@ -52,8 +52,6 @@ VALUES = ((REWRITE_REF, OUR_NOTES), (REWRITE_REF, NOTES), (_REWRITE_MODE, _SORTE
 
 
 class HookSettings:
-    """The repository's own settings for hooks and notes."""
-
     def __init__(self, repository: Repository) -> None:
         self._repository = repository
         self._everywhere = config.read(repository, r"^(notes\.rewrite|gc\.cruftpacks$)")
@@ -64,7 +62,6 @@ class HookSettings:
         return self._values.get(_canonical(name), [])
 
     def last(self, name: str) -> str | None:
-        """Return the effective value; None if the name is not set."""
         values = self.all(name)
         return values[-1] if values else None
 
@@ -92,7 +89,6 @@ class HookSettings:
         return True
 
     def add(self, name: str, value: str, undo: ExitStack) -> None:
-        """Add a value to a name unless it has it."""
         if value not in self.all(name):
             # Before the write: git may write the value and then fail to flush it.
             undo.callback(config.unset, self._repository, name, value)
@@ -153,10 +149,7 @@ def default_directory(repository: Repository) -> str:
 
 
 def installed_directory(repository: Repository, settings: HookSettings) -> str:
-    """Return the real path of the directory into which the hook files were installed.
-
-    Git may look into another one now.
-    """
+    """Return the real path to which hooks were installed; git may use another now."""
     return os.path.realpath(os.path.join(repository.common_dir, settings.last(DIRECTORY) or "hooks"))
 
 
@@ -193,25 +186,16 @@ _SHORT_WAY = (
 
 @dataclass(frozen=True, slots=True)
 class Manager:
-    """The program that owns the hook files.
+    """The program that owns the hook files."""
 
-    Attributes:
-        name: `_HUSKY`, `_LEFTHOOK`, `PRE_COMMIT`, or `_HOOKS_PATH` for any directory outside
-            the git directory.
-        hooks_dir: real path of git's hooks directory: `.git/hooks` may link into the worktree.
-        worktree: top of the worktree, if any.
-    """
-
-    name: str
-    hooks_dir: str
+    name: str  # one of the names above; `_HOOKS_PATH` is any directory outside the git directory
+    hooks_dir: str  # real path: `.git/hooks` may link into the worktree
     worktree: str | None
 
     def calls(self, event: str) -> bool:
-        """Return whether one of its files calls `git ckpt hook <event>`."""
         return any(calls(path, event) for path in self.files(event))
 
     def files(self, event: str) -> list[str]:
-        """Return the files that may call gitckpt at an event."""
         return [*self._files(event), os.path.join(self.hooks_dir, event)]
 
     def place(self, event: str) -> str:
@@ -219,7 +203,6 @@ class Manager:
         return self.files(event)[0]
 
     def line(self, event: str) -> str:
-        """Return the line, in that file's syntax, that calls gitckpt."""
         if self.name == _LEFTHOOK:
             return f"run: git ckpt hook {event} {{0}} || :"
         if self.name == PRE_COMMIT and event in _PRE_COMMIT_TYPES:
@@ -228,12 +211,7 @@ class Manager:
         return call(event)
 
     def advice(self, events: Sequence[str], *, in_full: bool) -> list[str]:
-        """Return what the user has to add, and where.
-
-        Args:
-            events: the hooks that are not called yet.
-            in_full: whether to show the lines even if there is a shorter way.
-        """
+        """Return what the user has to add, and where; `in_full` even if a way is shorter."""
         if not events:
             return []
         if self.name == _LEFTHOOK:
@@ -295,11 +273,6 @@ class Manager:
 
 
 def detect(repository: Repository, hooks_dir: str) -> Manager | None:
-    """Return the owner of the hook files, or None.
-
-    Args:
-        hooks_dir: real path of the directory in which git looks for hooks.
-    """
     name = _owner(repository, hooks_dir)
     return Manager(name, hooks_dir, repository.worktree) if name else None
 
@@ -413,18 +386,13 @@ def install(
 ) -> Installation:
     """Make git call gitckpt and carry notes along; a second call only repairs.
 
+    If an error is raised, nothing was changed.
+
     Args:
         version: of git.
         mode: "config" (hooks in git's configuration), "files" (a block in each hook file),
             "external" (the user adds lines to another manager's files), "none", or "auto": the
             mode chosen before, or else one that suits the repository.
-        python: the interpreter that the hooks start.
-        package_dir: the directory that holds the package `gitckpt`.
-
-    Raises:
-        UsageError: no such mode, git is too old for it, or there is no interpreter.
-        RepositoryError: a hook file cannot be read or written; nothing was changed.
-        GitError: the configuration cannot be written; nothing was changed.
     """
     settings = HookSettings(repository)
     directory = hooks_directory(repository)
@@ -459,12 +427,7 @@ def install(
 
 
 def uninstall(repository: Repository) -> list[str]:
-    """Remove what `install` added, and nothing else; return a sentence for each change.
-
-    Raises:
-        RepositoryError: a hook file cannot be read or written; nothing was changed.
-        GitError: the configuration cannot be written; nothing was changed.
-    """
+    """Remove what `install` added, and nothing else; return a sentence for each change."""
     settings = HookSettings(repository)
     by_us = settings.all(SET_BY_INIT)
     directory = installed_directory(repository, settings)
@@ -494,13 +457,7 @@ def lines_left(repository: Repository) -> list[str]:
 def inspect(
     repository: Repository, *, version: tuple[int, ...], python: str = sys.executable, package_dir: str = PACKAGE_DIR
 ) -> list[Finding]:
-    """Return what is not as `install` left it.
-
-    Args:
-        version: of git.
-        python: the interpreter that the hooks should start.
-        package_dir: the directory that should hold the package `gitckpt`.
-    """
+    """Return what is not as `install` left it."""
     settings = HookSettings(repository)
     mode = settings.last(MODE)
     if mode not in _MODES[1:]:
@@ -525,14 +482,7 @@ def inspect(
 
 
 def outlook(repository: Repository, *, version: tuple[int, ...]) -> str:
-    """Return what happens at the next commit.
-
-    Args:
-        version: of git.
-
-    Returns:
-        "recorded", "missed" (the user has to do something first), "none" or "not installed".
-    """
+    """Return "recorded", "missed", "none" or "not installed" for the next commit."""
     mode = HookSettings(repository).last(MODE)
     if mode not in _MODES[1:]:
         return "not installed"
@@ -570,11 +520,7 @@ def _mode(asked: str, version: tuple[int, ...], settings: HookSettings, *, is_ma
 
 
 def _file_changes(repository: Repository, settings: HookSettings, pin: Pin, target: str | None) -> tuple[list[FileChange], list[str]]:
-    """Return changes that put the block into one directory and remove it from all others.
-
-    Returns:
-        The changes, and advice about the files that must not be written.
-    """
+    """Return changes that put the block into one directory and remove it from all others."""
     changes: list[FileChange] = []
     advice: list[str] = []
     candidates = [hooks_directory(repository), default_directory(repository), installed_directory(repository, settings)]
@@ -673,7 +619,6 @@ def _inspect_block(file: HookFile, block: bytes, event: str, pin: Pin) -> list[F
 
 
 def _stale(where: str, event: str, text: str) -> Finding:
-    """Return the finding for an outdated block or command."""
     pin = files.pinned(text)
     if pin and not os.access(pin.python, os.X_OK):
         return Finding("interpreter-missing", pin.python, "the hooks start a Python interpreter that is gone", _INIT)
@@ -691,12 +636,10 @@ def _moved_aside(file: HookFile, event: str) -> Finding | None:
 
 
 def _in_use(directory: str, event: str) -> HookFile:
-    """Return the hook file of an event, or the one that pre-commit moved aside and calls.
-
-    Pre-commit rewrites its own file, so a block there would be lost.
-    """
+    """Return the hook file of an event, or the one that pre-commit moved aside and calls."""
     file = files.read(os.path.join(directory, event))
     aside = files.read(file.path + _ASIDE[0])
+    # Pre-commit rewrites its own file, so a block there would be lost.
     is_called = aside.block is not None and file.block is None and GENERATED_BY_PRE_COMMIT in (file.data or b"")
     return aside if is_called else file
 
@@ -715,7 +658,6 @@ def _missing(file: HookFile, event: str) -> Finding:
 
 
 def _external_missing(person: Manager, event: str, *, is_wanted: bool) -> Finding:
-    """Return the finding, with the line to add or with `git ckpt init`."""
     where = person.place(event)
     shorter = f"{BESIDE}; or " if person.name == PRE_COMMIT else ""
     cure = f"{shorter}add to {where}: {person.line(event)}" if is_wanted else _INIT

@@ -25,36 +25,17 @@ if TYPE_CHECKING:
     class Details(TypedDict, total=False):
         """Keys of a checkpoint that a caller may set."""
 
-        # A new UUID version 4, if the caller must know it in advance.
-        id: str
-
-        # Id of the run to extend.
-        run: str | None
-
-        # "manual" (default), "phase", "step", …
-        trigger: str
-
-        # One line for people; likely secrets in it are masked.
-        message: str | None
-
+        id: str  # a new UUID version 4, if the caller must know it in advance
+        run: str | None  # id of the run to extend
+        trigger: str  # "manual" (default), "phase", "step", …
+        message: str | None  # one line for people; likely secrets in it are masked
         agent: str | None
-
-        # In order of occurrence; likely secrets are masked.
-        errors: Sequence[str] | None
-
+        errors: Sequence[str] | None  # in order of occurrence; likely secrets are masked
         progress: Progress | None
-
-        # What drives the run; None keeps the previous one.
-        pipeline: Pipeline | None
-
-        # The attempt at a phase; None keeps the previous one.
-        attempt: Attempt | None
-
-        # Checkpoint of another run that this one continues.
-        forked_from: str | None
-
-        # Earlier checkpoint of the run that it went back to.
-        rewound_to: str | None
+        pipeline: Pipeline | None  # what drives the run; None keeps the previous one
+        attempt: Attempt | None  # at a phase; None keeps the previous one
+        forked_from: str | None  # checkpoint of another run that this one continues
+        rewound_to: str | None  # earlier checkpoint of the run that it went back to
 
 
 _GIVEN = tuple(key for key in document.KEYS if key.is_given)
@@ -65,18 +46,13 @@ _PARTS = {"Progress": Progress, "Pipeline": Pipeline, "Attempt": Attempt}
 
 
 def require_known(details: Details) -> None:
-    """Raise `UsageError` for a key that callers must not set."""
     unknown = sorted(set(details) - _KNOWN)
     if unknown:
         raise UsageError(f"there is no argument {unknown[0]!r}", hint=f"what may be said of a checkpoint: {', '.join(sorted(_KNOWN))}")
 
 
 def require_call(label: str, details: Details, /, **others: object) -> None:
-    """Check the arguments of `Checkpoints.record` or `save` before anything happens.
-
-    Args:
-        others: the other arguments by name; missing ones are not checked.
-    """
+    """Check the arguments of `Checkpoints.record` or `save` before anything happens."""
     require_text("label", label)
     for key in _GIVEN:
         if key.kind in _OPTIONAL_TEXTS:
@@ -106,12 +82,9 @@ _KNOWN = frozenset(key.name for key in _GIVEN)
 
 
 def head(repository: Repository, objects: Objects) -> tuple[str, str | None]:
-    """Return commit and branch of HEAD; raise if a power cut destroyed the commit.
-
-    `Objects.head` reports such a branch as unborn.
-    """
+    """Return commit and branch of HEAD; raise if a power cut destroyed the commit."""
     commit, branch = objects.head()
-    if not commit:
+    if not commit:  # or the branch is lost
         repository.require_unborn()
     elif next(objects.read([commit])) is None:  # no limit: git must be able to report its error
         raise lost_commit(commit)
@@ -128,13 +101,7 @@ def draft(
     checkpoint_id: str,
     instant: int,
 ) -> tuple[Checkpoint, dict[str, Any], dict[str, Any] | None]:
-    """Return a checkpoint without run position and state, its keys and its state.
-
-    Args:
-        label: as for `phase.label`.
-        head: commit and branch to link.
-        instant: now, in microseconds since the epoch.
-    """
+    """Return a checkpoint without run position and state, its keys and its state."""
     message, errors = details.get("message"), strings("errors", details.get("errors"))
     if message or errors:  # hooks have neither; skip the import
         from gitckpt.store import secrets
@@ -165,12 +132,7 @@ def _require_valid(fields: Mapping[str, Any], state: Mapping[str, Any] | None) -
 
 
 def recorded(checkpoint: Checkpoint, fields: Mapping[str, Any], state: Mapping[str, Any] | None) -> Checkpoint:
-    """Return a checkpoint as it was written.
-
-    Args:
-        checkpoint: the draft.
-        fields: the keys that were written.
-    """
+    """Return a checkpoint as it was written."""
     place = {"state": dict(state or {}), "run": fields["run"], "parent": fields.get("parent"), "sequence": fields.get("sequence")}
     written = codec.tables({key: fields[key] for key in ("pipeline", "attempt") if fields.get(key) and getattr(checkpoint, key) is None})
     if checkpoint.pipeline is not None:
@@ -179,18 +141,7 @@ def recorded(checkpoint: Checkpoint, fields: Mapping[str, Any], state: Mapping[s
 
 
 class Changing:
-    """A change for a `Proposal` that keeps checkpoint and new state consistent.
-
-    Args:
-        checkpoint: the draft.
-        fields: its keys, which will be written.
-        change: returns the new state; must not modify its argument.
-        progress_of: returns the progress for the new state; None keeps that of the draft.
-
-    Attributes:
-        checkpoint: the latest version.
-        state: the latest version.
-    """
+    """A change for a `Proposal` that keeps checkpoint and new state consistent."""
 
     def __init__(self, checkpoint: Checkpoint, fields: dict[str, Any], change: Change, progress_of: ProgressOf | None) -> None:
         self.checkpoint = checkpoint
@@ -202,7 +153,6 @@ class Changing:
             fields["progress"] = None  # reserves its position before the tables that a run carries on
 
     def __call__(self, before: dict[str, Any]) -> dict[str, Any]:
-        """Return the new state."""
         self.state = self._change(before)
         if self._progress_of is not None:
             self.checkpoint = replace(self.checkpoint, progress=self._progress_of(self.state))
@@ -212,13 +162,7 @@ class Changing:
 
 
 class Successor:
-    """A checkpoint recorded right after another one of its run.
-
-    Both are written in one transaction. It has the same commit and files.
-
-    Attributes:
-        made: the checkpoint once it is recorded.
-    """
+    """A checkpoint recorded in one transaction with the one before it in its run."""
 
     def __init__(self, label: str, state: Mapping[str, Any], details: Details) -> None:
         self.label = label

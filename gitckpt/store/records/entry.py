@@ -75,7 +75,6 @@ class Entry:
 
     @classmethod
     def of(cls, checkpoint: Checkpoint, oid: str) -> Self:
-        """Return the entry of a checkpoint whose document is the blob `oid`."""
         files = checkpoint.worktree
         return cls(
             id=checkpoint.id,
@@ -117,17 +116,11 @@ class Query:
     """The criteria of a listing; None leaves a criterion out.
 
     Attributes:
-        run: id of the run.
         git_sha: full oid of the linked commit.
-        runs: ids of runs; any of these.
-        ids: ids of checkpoints.
+        runs, ids, triggers: any of these.
         phase: name of the phase, without status.
-        status: the status at the end of the label.
         label: the whole label, `{phase}-{status}`.
-        in_run: whether they belong to a run.
-        since: earliest timestamp, in microseconds since the epoch.
-        until: latest timestamp.
-        triggers: any of these.
+        since, until: earliest and latest timestamp, in microseconds since the epoch.
         by_agent: whether an agent is named.
         limit: largest number of results, newest first.
         skip: number of newest results to skip.
@@ -265,7 +258,6 @@ def id_bytes(text: str) -> bytes | None:
 
 
 def condition(query: Query) -> tuple[str, list[Value]]:
-    """Return the WHERE clause of a query, and its values."""
     parts = []
     values: list[Value] = []
     for words, value in (

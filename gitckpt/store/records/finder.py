@@ -49,7 +49,6 @@ def count(repository: Repository, index: Index, entries: Sequence[Entry]) -> dic
 
 
 def _trees(repository: Repository, names: Sequence[str]) -> dict[str, str]:
-    """Return the oids of the trees that exist and are readable."""
     once = list(dict.fromkeys(names))
     return {name: read[0] for name, read in zip(once, repository.cat_file.contents(once), strict=True) if read is not None}
 
@@ -65,7 +64,6 @@ _LIST = "see which there are: git ckpt list"
 
 
 def find(text: str, repository: Repository, index: Index, linked: Callable[[str], Sequence[Entry]]) -> str:
-    """Return the id of the checkpoint that `text` names; see `Store.find`."""
     require_text("id", text)
     if not text.strip():
         raise UsageError("the id is empty", hint=_LIST)
@@ -77,11 +75,7 @@ def find(text: str, repository: Repository, index: Index, linked: Callable[[str]
 
 
 def linked(commit: str, repository: Repository, objects: Objects, index: Index) -> Sequence[Entry]:
-    """List the checkpoints of a commit and of the commits it was rewritten from.
-
-    Args:
-        commit: full oid; "" for the checkpoints before the first commit.
-    """
+    """List the checkpoints of a commit and of the commits it was rewritten from."""
     ids.require_oid_or_unborn(commit)
     waiting = notes.waiting(repository).get(commit, [])  # read first: lines written meanwhile are in the notes
     lines = Notes(repository, objects, layout.NOTES).lines([commit]).get(commit, [])
@@ -93,10 +87,7 @@ def linked(commit: str, repository: Repository, objects: Objects, index: Index) 
 
 
 def latest(repository: Repository, index: Index) -> Entry:
-    """Return the newest checkpoint of this worktree, or of its run.
-
-    Safety checkpoints and those that were not written here are skipped.
-    """
+    """Return the newest checkpoint of this worktree, or of its run, but no safety one."""
     for limit in (_FIRST, None):
         found = next(_of_this_worktree(index.select(Query(limit=limit)), repository), None)
         if found is not None:
@@ -148,14 +139,16 @@ def _of_this_worktree(entries: Sequence[Entry], repository: Repository) -> Itera
 
 
 def named_run(text: str, repository: Repository, index: Index) -> str | None:
-    """Return the run that `text` names by id or prefix, or None."""
     require_text("id", text)
     return _named(text, repository, index)[1]
 
 
 def _by_name(text: str, repository: Repository, index: Index) -> str | None:
     checkpoint, run = _named(text, repository, index)
-    return _newest_of(run, repository, index) if run is not None else checkpoint
+    if run is None:
+        return checkpoint
+    newest = heads.newest(index, repository, run)
+    return newest.id if newest is not None else None
 
 
 def _named(text: str, repository: Repository, index: Index) -> tuple[str | None, str | None]:
@@ -194,11 +187,6 @@ def _runs(text: str, index: Index) -> list[str]:
     if len(text) < ids.MIN_PREFIX or not text[:1].isdigit():
         return []
     return [run for run in fenced(layout.CHECKPOINTS, index.runs) if run.startswith(text)]
-
-
-def _newest_of(run: str, repository: Repository, index: Index) -> str | None:
-    newest = heads.newest(index, repository, run)
-    return newest.id if newest is not None else None
 
 
 def _by_rev(text: str, repository: Repository, linked: Callable[[str], Sequence[Entry]]) -> str | None:
@@ -240,7 +228,6 @@ def _nothing(text: str, index: Index) -> str:
 
 
 def find_run(text: str, index: Index) -> str:
-    """Resolve a run id or a prefix of it; see `Store.find_run`."""
     runs = index.runs()
     if text in runs:
         return text

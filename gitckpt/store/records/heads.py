@@ -32,13 +32,10 @@ _STARTS = 1000
 
 
 def chain(index: Index, repository: Repository, run: str) -> list[Entry]:
-    """List the checkpoints of a run, newest first; only local ones if it has any.
-
-    Others that claim to belong to the run may have been fetched and must not decide anything.
-    """
+    """List the checkpoints of a run, newest first; only local ones if it has any."""
     from gitckpt.store.records.entry import Query
 
-    entries = index.select(Query(run=run))
+    entries = index.select(Query(run=run))  # also fetched ones, which must not decide anything
     known = roster.known(repository, run)
     return [entry for entry in entries if entry.oid in known] or entries
 
@@ -54,7 +51,6 @@ def newest(index: Index, repository: Repository, run: str) -> Entry | None:
 
 
 def newest_of(index: Index, repository: Repository, runs: Collection[str]) -> dict[str, Entry]:
-    """Return, by run, the newest checkpoint of each of some runs that have any."""
     from gitckpt.store.records.entry import Query
 
     found: dict[str, list[Entry]] = {}
@@ -69,9 +65,6 @@ def recorded_among(noted: Iterable[bytes], run: str, objects: Objects, refs: Ref
 
     A hook that is killed between its checkpoint and the run's head leaves the head behind while a
     driver goes on. Without this check, two checkpoints would have one number.
-
-    Args:
-        noted: oids from `roster.noted_after`; some may be malformed or unwritten.
     """
     for line in noted:
         oid = line.decode("ascii", "replace")
@@ -84,12 +77,7 @@ def recorded_among(noted: Iterable[bytes], run: str, objects: Objects, refs: Ref
 
 
 class Heads:
-    """The heads of the runs of a repository.
-
-    Args:
-        index: returns the derived index.
-        knows: returns whether a document (oid) of a run was written here.
-    """
+    """Heads of runs; `knows(run, oid)` returns whether a document was written here."""
 
     def __init__(self, refs: Refs, objects: Objects, index: Callable[[], Index], knows: Callable[[str, str], bool]) -> None:
         self._refs = refs
@@ -99,7 +87,6 @@ class Heads:
         self._moved: set[str] = set()
 
     def read(self, run: str) -> Checkpoint:
-        """Return the checkpoint that the head of a run points to."""
         return self.head(run)[1]
 
     def head(self, run: str) -> tuple[str, Checkpoint]:
@@ -116,21 +103,18 @@ class Heads:
         return oid is not None and self._knows(run, oid)
 
     def catch_up(self, run: str) -> Checkpoint:
-        """Return the newest checkpoint of a run, after moving up a head that lags."""
         self.move_up(run)
         return self.read(run)
 
     def move_up(self, run: str) -> None:
-        """Move a run's head up to its newest checkpoint; a power cut can leave it behind.
-
-        A head that was written here only moves to checkpoints written here: others may be fetched.
-        """
+        """Move a run's head up to its newest checkpoint; a power cut can leave it behind."""
         from gitckpt.store.records.entry import Query
 
         ref = layout.RUNS + ids.require_run_id(run)
         newest = self._index().select(Query(run=run, limit=1))
         old = self._refs.read(ref)
         if newest and newest[0].oid != old and not self._knows(run, newest[0].oid):
+            # A head that was written here only moves to checkpoints written here.
             ours = [entry for entry in self._index().select(Query(run=run)) if self._knows(run, entry.oid)]
             newest = ours if ours and (old is None or self._knows(run, old)) else newest
         if newest and newest[0].oid != old:
@@ -141,7 +125,6 @@ class Heads:
         self._moved.add(run)
 
     def move_up_once(self, run: str) -> None:
-        """Move a run's head up, but only once in this process."""
         if run not in self._moved:
             self.move_up(run)
 
@@ -152,14 +135,7 @@ class Heads:
         return self._refs.read(layout.RUNS + run) is not None
 
     def start(self, record: Callable[[], object], fields: dict[str, Any], instant: int, name: str) -> None:
-        """Record the first checkpoint of a run, under a unique id.
-
-        Args:
-            record: writes the checkpoint; raises `RefMoved` if the run exists by then.
-            fields: its keys; `run` is filled in.
-            instant: now, in microseconds since the epoch.
-            name: what the run is about.
-        """
+        """Record the first checkpoint of a run, under a unique id."""
         for attempt in range(1, _STARTS):
             fields["run"] = ids.run_id(times.to_stamp(instant), name, attempt)
             if self._refs.read(layout.RUNS + fields["run"]) is not None:
@@ -176,19 +152,11 @@ class Heads:
 
 
 _SUFFIX = ".lock"
-# Seconds to wait for other writers.
-_PATIENCE = 2.0
+_PATIENCE = 2.0  # seconds to wait for other writers
 
 
 def clear(repository: Repository, tell: Callable[[str], None], in_the_way: str) -> bool:
-    """Remove stale locks of gitckpt's refs; return whether `in_the_way` is gone.
-
-    This holds the lock of writers, so no gitckpt process writes meanwhile.
-
-    Args:
-        tell: takes a sentence about the removed locks.
-        in_the_way: path of the lock that was met.
-    """
+    """Remove stale locks of gitckpt's refs; return whether `in_the_way` is gone."""
     gone: list[str] = []
     if is_ours(repository, in_the_way):
         if lock.is_ours(os.path.join(repository.make_private_dir(), layout.WRITE_LOCK)):

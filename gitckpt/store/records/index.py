@@ -45,18 +45,12 @@ if TYPE_CHECKING:
 # Tables of the index.
 
 
-# Id of a checkpoint and oid of its document.
-Ref = tuple[bytes, bytes]
-
-# As `entry.row` makes it.
-Row = tuple[Value | None, ...]
-
+Ref = tuple[bytes, bytes]  # id of a checkpoint and oid of its document
+Row = tuple[Value | None, ...]  # as `entry.row` makes it
 # Id and oid of an invalid checkpoint, a sentence, and whether the problem may be temporary.
 ProblemRow = tuple[bytes, bytes, str, bool]
 
-# Seconds to wait for a locked file.
-PATIENCE = 5.0
-
+PATIENCE = 5.0  # seconds to wait for a locked file
 # Increase this when the row of a document changes; all rows are then made again.
 _READER = 1
 
@@ -100,7 +94,6 @@ _LISTED = re.compile(
 
 
 def connect(path: str) -> sqlite3.Connection:
-    """Connect to an index file; create it if missing or of another version."""
     # A store may be closed by another thread than the one that used it; SQLite allows that.
     connection = sqlite3.connect(path, timeout=PATIENCE, isolation_level=None, check_same_thread=False)
     try:
@@ -122,11 +115,7 @@ def noted_commits(connection: sqlite3.Connection) -> dict[str, str]:
 
 
 def compared(connection: sqlite3.Connection, listing: bytes | bytearray) -> tuple[set[bytes], list[Ref]]:
-    """Return the ids whose rows are stale, and the refs without rows, in order.
-
-    Args:
-        listing: a line for each ref below `refs/checkpoints/`: oid, full name, and more.
-    """
+    """Return the ids whose rows are stale, and the refs without rows, in order."""
     stored = dict(connection.execute(STORED))
     new = []
     for found in _LISTED.finditer(listing):
@@ -140,14 +129,12 @@ def compared(connection: sqlite3.Connection, listing: bytes | bytearray) -> tupl
 
 
 def add(connection: sqlite3.Connection, rows: Iterable[Row], problems: Iterable[ProblemRow]) -> None:
-    """Add rows of checkpoints and problems."""
     by_id = sorted(rows, key=itemgetter(0))
     connection.executemany(f"INSERT INTO entry VALUES ({', '.join('?' * len(entry.COLUMNS))})", by_id)  # noqa: S608
     connection.executemany("INSERT INTO problem VALUES (?, ?, ?, ?)", problems)
 
 
 def forget(connection: sqlite3.Connection, gone: Collection[bytes]) -> None:
-    """Delete rows by their ids."""
     if gone:
         connection.execute(_GOING)
         connection.executemany("INSERT OR IGNORE INTO going VALUES (?)", [(id_,) for id_ in gone])
@@ -156,10 +143,7 @@ def forget(connection: sqlite3.Connection, gone: Collection[bytes]) -> None:
 
 
 def has_changed(connection: sqlite3.Connection, runs: Mapping[str, int]) -> None:
-    """Note from which sequence on runs must be ranked.
-
-    A run may be read in many transactions, and a kill may come in between.
-    """
+    """Note from which sequence on to rank runs: a kill may come before `rank`."""
     connection.executemany("INSERT OR IGNORE INTO unranked VALUES (?, ?)", runs.items())
 
 
@@ -184,10 +168,7 @@ def rank(connection: sqlite3.Connection) -> None:
 
 # Documents to read at once while others cannot write: less time than they wait (`PATIENCE`).
 _PORTION = 20_000
-
-# Bytes of a listing that takes longer to repeat than `_MOMENT`.
-_LARGE = 4 << 20
-
+_LARGE = 4 << 20  # bytes of a listing that takes longer to repeat than `_MOMENT`
 # Seconds until mtimes are reliable, on file systems with fine timestamps (`refs_stat`).
 _MOMENT = 0.06
 
@@ -195,12 +176,6 @@ _DIRECTORY = layout.CHECKPOINTS.rstrip("/")
 
 
 class Sync:
-    """Updates the tables of an index from the refs.
-
-    Args:
-        progress: takes a line to show while many documents are read; "" at the end.
-    """
-
     def __init__(self, repository: Repository, objects: Objects, refs: Refs, progress: Callable[[str], object]) -> None:
         self._repository = repository
         self._objects = objects
@@ -209,10 +184,7 @@ class Sync:
         self._has_many = False
 
     def bring_up(self, connection: sqlite3.Connection) -> None:
-        """Update the tables, and leave a transaction open in which they match the refs.
-
-        Another process may see other refs. The caller commits.
-        """
+        """Update the tables, and leave open a transaction in which they match the refs."""
         state = refs_stat.look(self._repository, _DIRECTORY)
         if self._has_many and None in (state.packed, state.loose):
             time.sleep(_MOMENT)
@@ -223,10 +195,7 @@ class Sync:
             self._list(connection, state)
 
     def _list(self, connection: sqlite3.Connection, state: State) -> None:
-        """List all refs and read what is new; leave the transaction open.
-
-        `state` is from before the listing, so that a change during it is noticed next time.
-        """
+        # `state` is from before the listing, so that a change during it is noticed next time.
         listing = self._refs.list(_DIRECTORY, fields="%(objectname) %(refname) %(symref)")
         if listing.count(b" \n") < listing.count(b"\n"):  # the target of a symbolic ref changes elsewhere
             state = State(None, None)
@@ -240,7 +209,6 @@ class Sync:
         self._note(connection, state, digest)
 
     def _read_new(self, connection: sqlite3.Connection, listing: bytes) -> None:
-        """Update the rows from the listing; commit each portion and let others write."""
         done = 0
         while True:
             gone, new = compared(connection, listing)
@@ -249,7 +217,7 @@ class Sync:
             if len(new) <= _PORTION:
                 break
             connection.execute("DELETE FROM meta")
-            connection.commit()
+            connection.commit()  # others may write now
             done += _PORTION
             self._progress(f"… reading checkpoints: {done:,} of {done + len(new) - _PORTION:,}")
             connection.execute("BEGIN IMMEDIATE")
@@ -303,11 +271,7 @@ _OPENING = threading.Lock()
 
 
 class Index:
-    """The index of a repository.
-
-    Args:
-        progress: takes a line to show while many documents are read; "" at the end.
-    """
+    """The index; `progress` takes a line to show during long reads, "" at the end."""
 
     def __init__(self, repository: Repository, objects: Objects, refs: Refs, progress: Callable[[str], object] = lambda _: None) -> None:
         self._repository = repository
@@ -317,10 +281,7 @@ class Index:
         self._turn = threading.RLock()  # two threads in one connection crash Python, and one could replace it for the other
 
     def select(self, query: Query | None = None) -> list[Entry]:
-        """List the checkpoints that match a query, newest first.
-
-        Within a run the sequence decides, otherwise the timestamp, then the id.
-        """
+        """List matching checkpoints, newest first: in a run by sequence, else by timestamp."""
         query = Query() if query is None else query
         require("query", query, Query, "a Query")
         where, values = entry.condition(query)
@@ -330,7 +291,6 @@ class Index:
         return [entry.of_row(row) for row in rows]
 
     def problems(self) -> list[Problem]:
-        """List the refs that are not valid checkpoints."""
         found = self._ask("SELECT id, sentence FROM problem ORDER BY id")
         return [Problem(layout.CHECKPOINTS + ids.from_bytes(id_), sentence) for id_, sentence in found]
 
@@ -339,14 +299,10 @@ class Index:
         return {ids.from_bytes(id_): oid.hex() for id_, oid in self._ask(STORED)}
 
     def runs(self) -> list[str]:
-        """Return the ids of all runs that have checkpoints."""
         return [row[0] for row in self._ask(entry.RUN_IDS)]
 
     def commits(self) -> set[str] | None:
-        """Return the linked commits; None if a document cannot be read.
-
-        Oids of another object format are left out.
-        """
+        """Return linked commits of this object format; None if a document is unreadable."""
         question = "SELECT NULL FROM problem UNION ALL SELECT git_sha FROM entry WHERE length(git_sha) = ?"
         size = oid_size(self._repository.object_format)
         found = self._ask(question, [size], take=lambda rows: {oid and oid.hex() for (oid,) in rows})
@@ -368,7 +324,6 @@ class Index:
         return total, {run: (count, ids.from_bytes(id_), oid.hex()) for count, run, id_, oid, _ in rows}
 
     def refresh(self) -> None:
-        """Update the index from the refs."""
         self._ask("SELECT 1")
 
     def aside(self, access: Callable[[sqlite3.Connection], _T], otherwise: _T) -> _T:
@@ -380,12 +335,10 @@ class Index:
                 return otherwise
 
     def remember_changed(self, counts: Iterable[tuple[str, int]]) -> None:
-        """Store the number of changed paths of checkpoints, given by id."""
         rows = [(count, ids.to_bytes(id_)) for id_, count in counts]
         self.aside(lambda connection: connection.executemany("UPDATE entry SET changed = ? WHERE id = ?", rows), None)
 
     def close(self) -> None:
-        """Close the file."""
         with self._turn:
             if self._connection is not None:
                 self._connection.close()

@@ -31,33 +31,20 @@ if TYPE_CHECKING:
 
 
 def may_name(repository: Repository, name: str) -> bool:
-    """Return whether a name is a full object id in the repository's format."""
     return ids.is_oid(name) and len(name) == 2 * oid_size(repository.object_format)
 
 
 def is_young(repository: Repository, ref: str) -> bool:
-    """Return whether a ref may belong to a checkpoint that is being written.
-
-    A packed ref does not: only `git gc` packs new refs, and the recorder checks the ref again.
-    Neither does one in a reftable, whose transactions are atomic.
-    """
+    """Return whether a ref may belong to a checkpoint that is being written."""
     try:
         return time.time() - os.stat(os.path.join(repository.common_dir, ref)).st_mtime < times.GRACE
+    # Packed: only `git gc` packs new refs, and the recorder checks again. Reftables are atomic.
     except OSError:
         return False
 
 
 class Line:
-    """The line of history that a new checkpoint continues or begins.
-
-    Args:
-        commit: the linked commit.
-        again: whether a ref was not as expected before; then git reads refs whose objects may be
-            missing.
-
-    Attributes:
-        update: keeps the commit, in the transaction that creates the checkpoint.
-    """
+    """A line of history that a checkpoint continues; `update` keeps its commit."""
 
     def __init__(self, repository: Repository, commit: str, *, again: bool = False) -> None:
         self._repository = repository
@@ -74,14 +61,7 @@ class Line:
                 self._passed.append(Update(KEEP + parent, "", old))
 
     def follow_up(self, apply: Apply) -> None:
-        """Delete the refs of the commit's parents.
-
-        The checkpoint is recorded by then. A failure leaves an extra ref, which maintenance
-        deletes.
-
-        Args:
-            apply: applies updates in one transaction.
-        """
+        """Delete the refs of the commit's parents, once the checkpoint is recorded."""
         is_there = Update(self.update.ref, self.update.new, self.update.new)
         try:
             path = os.path.join(self._repository.common_dir, is_there.ref)
@@ -89,6 +69,7 @@ class Line:
                 apply([Update(is_there.ref, is_there.new, "")])
             if self._passed:
                 apply([is_there, *self._passed])
+        # An extra ref is left, which maintenance deletes.
         except CkptError:
             return
 
@@ -107,10 +88,7 @@ class Line:
 
 
 def is_symbolic(repository: Repository, ref: str) -> bool:
-    """Return whether a ref is symbolic: it moves and vanishes with its target.
-
-    Reftables are not checked.
-    """
+    """Return whether a loose ref is symbolic: it moves and vanishes with its target."""
     try:
         with open(os.path.join(repository.common_dir, ref), "rb") as file:
             return file.read(4) == b"ref:"
@@ -126,7 +104,6 @@ def is_barred(ref: str, error: CkptError) -> bool:
 
 
 def is_locked(repository: Repository, ref: str) -> bool:
-    """Return whether a ref is locked, which would make a whole transaction fail."""
     return os.path.lexists(os.path.join(repository.common_dir, f"{ref}.lock"))
 
 
@@ -146,13 +123,7 @@ def listing(repository: Repository) -> tuple[dict[str, str], set[str]]:
 
 
 def give(apply: Apply, kept: Mapping[str, str], symbolic: Collection[str]) -> bool:
-    """Create the refs of commits; return whether all exist (foreign refs can block).
-
-    Args:
-        apply: applies updates in one transaction.
-        kept: present value of each commit's ref; "" for none.
-        symbolic: commits whose ref is symbolic.
-    """
+    """Create the refs of commits; return whether all exist (foreign refs can block)."""
     wrong = {oid: value for oid, value in kept.items() if value != oid or oid in symbolic}
     updates = {oid: Update(KEEP + oid, oid, value, is_symbolic=oid in symbolic) for oid, value in wrong.items()}
     while updates:
@@ -168,10 +139,7 @@ def give(apply: Apply, kept: Mapping[str, str], symbolic: Collection[str]) -> bo
 
 
 def value_of(repository: Repository, ref: str, *, again: bool = False) -> str:
-    """Return the value of a ref; "" if missing.
-
-    Unless `again`, a packed ref whose object is missing counts as missing.
-    """
+    """Return the value of a ref; "" if missing or, unless `again`, without its object."""
     require_no_pipe(repository, ref)
     found = repository.cat_file.info(ref)
     if found is not None:
@@ -182,7 +150,6 @@ def value_of(repository: Repository, ref: str, *, again: bool = False) -> str:
 
 
 def _above(repository: Repository, commit: str, text: bytes) -> tuple[str, ...]:
-    """Return the parents of a commit; () if it is shallow or grafted."""
     return () if commit.encode("ascii") in repository.cuts() else tuple(parents(text))
 
 
@@ -195,14 +162,7 @@ def _text(repository: Repository, oid: str) -> bytes:
 
 
 def settle(repository: Repository, apply: Apply, needed: Callable[[], Collection[str] | None]) -> None:
-    """Move the refs down to the newest commits that checkpoints need; delete the rest.
-
-    Refs of the last hour stay, and so do those in a history that git cannot walk.
-
-    Args:
-        apply: applies updates in one transaction.
-        needed: returns the commits that checkpoints need now; None if unknown.
-    """
+    """Move the refs down to the newest commits that checkpoints need; delete the rest."""
     listed, symbolic = listing(repository)
     from gitckpt.git import graph
 
@@ -219,6 +179,7 @@ def settle(repository: Repository, apply: Apply, needed: Callable[[], Collection
         return  # the present refs keep these commits
     gone = [oid for oid in kept if oid not in newest]
     gone = [oid for oid in gone if oid not in wanted or repository.cat_file.info(oid) is not None]
+    # One locked ref would make the whole transaction fail.
     gone = [oid for oid in gone if not is_locked(repository, KEEP + oid)]
     if gone:
         there = [Update(KEEP + oid, oid, oid) for oid in newest]

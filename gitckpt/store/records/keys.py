@@ -22,18 +22,12 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from gitckpt.git.objects.port import Objects
 
-# In characters.
-MAX_LENGTH = 1000
-
+MAX_LENGTH = 1000  # in characters
 _VERSION = 1
 
 
 def ref_of(key: str) -> str:
-    """Return the ref of a key; it is a digest, since some file systems ignore case.
-
-    Raises:
-        UsageError: the key is blank, longer than `MAX_LENGTH`, or not encodable as UTF-8.
-    """
+    """Return the ref of a key; it is a digest, since some file systems ignore case."""
     if not isinstance(key, str) or not key.strip() or len(key) > MAX_LENGTH:
         raise UsageError(f"{key!r:.60} is not a key", hint=f"a key is a text of 1 to {MAX_LENGTH} characters, such as nightly-2026-11-22")
     try:
@@ -43,17 +37,10 @@ def ref_of(key: str) -> str:
 
 
 def render(key: str, run: str) -> bytes:
-    """Return the document that gives a key to a run."""
     return toml.dumps({"version": _VERSION, "key": key, "run": run}).encode()
 
 
 def run_in(found: tuple[str, bytes] | None, ref: str) -> str:
-    """Return the run that a key's document names.
-
-    Args:
-        found: kind and content of the object; None if missing.
-        ref: full name of the ref; its last part must be the digest of the key.
-    """
     return fenced(ref, lambda: _run_in(found, ref))
 
 
@@ -79,12 +66,7 @@ def _run_in(found: tuple[str, bytes] | None, ref: str) -> str:
 
 
 class Claim:
-    """Gives a key to a new run, once.
-
-    Args:
-        object_format: "sha1" or "sha256".
-        is_there: returns whether a run exists.
-    """
+    """Gives a key to a new run, once."""
 
     def __init__(self, key: str, refs: Refs, objects: Objects, object_format: str, is_there: Callable[[str], bool]) -> None:
         self._key = key
@@ -100,18 +82,15 @@ class Claim:
         return None if oid is None else (run_in(next(self._objects.read([oid])), self._ref), oid)
 
     def run(self) -> str | None:
-        """Return the existing run that has the key, or None."""
         held = self.holder()
         return held[0] if held is not None and self._is_there(held[0]) else None
 
     def require_free(self) -> None:
-        """Raise `RunExists` if a run has the key."""
         run = self.run()
         if run is not None:
             raise _exists(self._key, run)
 
     def updates(self, run: str) -> list[Update]:
-        """Return the updates that give the key to a run, for the start of its transaction."""
         held = self.holder()
         if held is not None and self._is_there(held[0]):
             raise _exists(self._key, held[0])
@@ -131,11 +110,6 @@ def of_runs(refs: Refs, objects: Objects, runs: Collection[str]) -> list[Update]
 
 
 def forget_orphans(refs: Refs, objects: Objects, runs: Callable[[], Collection[str]]) -> None:
-    """Delete the keys of runs that do not exist.
-
-    Args:
-        runs: returns the existing runs.
-    """
     held = _everything(refs, objects)
     there = set(runs()) if held else set()
     for ref, oid, run in held:

@@ -39,60 +39,36 @@ HOLDERS = (TREES, OPERATIONS, ORIGINALS)
 # Namespaces of gitckpt. Other tools have refs in the first (`is_foreign`) and in refs/keep.
 OWN = ("refs/checkpoints", "refs/ckpt", "refs/keep/ckpt", "refs/keep/ckpt-operations")
 
-# From this number of objects on, git reads ahead.
-_MANY = 2000
+_MANY = 2000  # from this number of objects on, git reads ahead
 
-# Phase label of a run's first checkpoint.
-RUN_STARTED = "run-started"
+# Phase labels.
+RUN_STARTED = "run-started"  # first checkpoint of a run
+RUN_COMPLETE = "run-complete"  # last one; a run whose newest one has another label is unfinished
+SAFETY_COMPLETE = "safety-complete"  # recorded before files are replaced
 
-# Phase label that ends a run. A run whose newest checkpoint has another label is unfinished.
-RUN_COMPLETE = "run-complete"
+# Files in a worktree's administrative directory.
+UNDO_FILE = "ckpt-undo"  # the checkpoint that `undo` returns to
+RUN_FILE = "ckpt-run"  # its run, and the checkpoint it was made from
+BEHIND_FILE = "ckpt-behind"  # if its run continues from a fetched checkpoint: own one, and that one
+SUBMODULES_FILE = "ckpt-submodules"  # its submodules are not yet checked out
 
-# Phase label of a checkpoint recorded before files are replaced.
-SAFETY_COMPLETE = "safety-complete"
+# Files in the private directory.
+WRITE_LOCK = "write.lock"  # held while refs of gitckpt are written
+MAINTAINED = "maintained"  # mtime: last start of maintenance; line: its end and result
+MAINTENANCE_LOCK = "maintenance.lock"  # held during background tasks
+DRIVER = "driver"  # prefix of drivers' lock files (`leases.LockFiles`)
+FILES_LOCK = "files.{}.lock"  # held while files are restored into the worktree of the run `{}`
 
-# In a worktree's administrative directory: the checkpoint that `undo` returns to.
-UNDO_FILE = "ckpt-undo"
-
-# In a worktree's administrative directory: its run, and the checkpoint it was made from.
-RUN_FILE = "ckpt-run"
-
-# Beside that, if the run continues from a fetched checkpoint: the worktree's one, and that one.
-BEHIND_FILE = "ckpt-behind"
-
-# In a worktree's administrative directory: its submodules are not yet checked out.
-SUBMODULES_FILE = "ckpt-submodules"
-
-# In the private directory: held while refs of gitckpt are written.
-WRITE_LOCK = "write.lock"
-
-# Seconds to wait for it, then continue without: the old values in updates protect the data.
+# Seconds to wait for `WRITE_LOCK`, then continue without: old values in updates protect the data.
 PATIENCE = 10.0
-
-# In the private directory: mtime is the last start of maintenance, the line its end and result.
-MAINTAINED = "maintained"
-
-# In the private directory: held during background tasks.
-MAINTENANCE_LOCK = "maintenance.lock"
-
-# In the private directory: prefix of drivers' lock files (`leases.LockFiles`).
-DRIVER = "driver"
-
-# In the private directory: held while files are restored into the worktree of the run `{}`.
-FILES_LOCK = "files.{}.lock"
 
 
 def turn(repository: Repository, patience: float | None = None) -> Lock:
-    """Return the lock of writers.
-
-    Args:
-        patience: seconds to wait for it; by default `PATIENCE`.
-    """
+    """Return the lock of writers; `patience` is in seconds, by default `PATIENCE`."""
     return Lock(os.path.join(repository.make_private_dir(), WRITE_LOCK), PATIENCE if patience is None else patience)
 
 
 def link_lines(entries: Iterable[Entry]) -> dict[str, list[str]]:
-    """Return the note lines of checkpoints by commit."""
     lines: dict[str, list[str]] = {}
     for entry in entries:
         if entry.git_sha:
@@ -106,13 +82,7 @@ def is_foreign(ref: str) -> bool:
 
 
 def new_refs(made: Sequence[tuple[dict[str, Any], str]], head: str, kept: Update | None) -> list[Update]:
-    """Return the updates that create checkpoints: holders first, the run's head last.
-
-    Args:
-        made: keys and oid of each document; several are consecutive in a run.
-        head: present value of the run's head; "" for a new run or none.
-        kept: keeps their commit alive; None without a commit.
-    """
+    """Return the updates that create checkpoints: holders first, the run's head last."""
     updates = []
     for fields, _ in made:
         files, imported = fields.get("worktree") or {}, fields.get("imported") or {}
@@ -142,14 +112,7 @@ def documents(repository: Repository, objects: Objects, oids: Sequence[str]) -> 
 
 
 def document(found: tuple[str, bytes] | None, ref: str, oid: str, *, lack: str = "missing", hint: str | None = None) -> bytes:
-    """Return the document that a ref below `refs/checkpoints/` points to.
-
-    Args:
-        found: kind and content of the object; None if it cannot be read.
-        oid: of the object.
-        lack: what to call an object that cannot be read.
-        hint: what to do about that.
-    """
+    """Return the document that a ref below `refs/checkpoints/` points to."""
     from gitckpt.model.errors import InvalidCheckpoint
 
     if found is None:
@@ -163,12 +126,6 @@ def document(found: tuple[str, bytes] | None, ref: str, oid: str, *, lack: str =
 
 
 def run_head(found: tuple[str, bytes] | None, ref: str) -> Checkpoint:
-    """Return the checkpoint that a run's head points to.
-
-    Args:
-        found: kind and content of the object; None if missing.
-        ref: the head.
-    """
     from gitckpt.model.codec import decode
     from gitckpt.model.errors import InvalidCheckpoint, NewerCheckpoint
 
@@ -187,7 +144,6 @@ def run_head(found: tuple[str, bytes] | None, ref: str) -> Checkpoint:
 
 
 def require_free(repository: Repository, checkpoint_id: str) -> None:
-    """Raise `UsageError` if refs with this checkpoint id exist."""
     patterns = [space + checkpoint_id for space in (CHECKPOINTS, *HOLDERS)]
     refs = repository.git.run("for-each-ref", "--format=%(refname)", *patterns).out.decode("utf-8", "replace").split()
     if not refs:

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from gitckpt.model.checkpoint import Progress
     from gitckpt.store.records.keys import Claim
 
-    Change: TypeAlias = Callable[[dict[str, Any]], dict[str, Any]]
+    Change: TypeAlias = Callable[[dict[str, Any]], dict[str, Any]]  # must not modify its input
     ProgressOf: TypeAlias = Callable[[Mapping[str, Any]], Progress | None]
 
     class Guard(Protocol):
@@ -47,9 +47,7 @@ if TYPE_CHECKING:
             """Raise `LeaseLost` if the transaction can never succeed again."""
 
 
-# Seconds to retry against other writers.
-PATIENCE = 30.0
-
+PATIENCE = 30.0  # seconds to retry against other writers
 # From this number of objects on, flush before locking refs: other writers must not wait for that.
 _MANY = 64
 
@@ -68,21 +66,15 @@ class Proposal:
     """A checkpoint to record; its document is made again after each lost race.
 
     Args:
-        fields: keys of the document. With `run`, `sequence` and `parent` are filled in, and
-            `pipeline` and `attempt` are carried on.
-        state: the caller's data; None keeps the state of the run's newest checkpoint.
-        starts_run: whether `run` must not exist yet.
-        guard: the lease that must be held when the refs are written.
-        claim: the key of the new run.
-        change: returns the new state for that of the run's newest checkpoint, if `state` is None.
-            It may change `fields`, is called again after a lost race, and its errors are raised by
-            `Recorder.record`.
-        keeps: keys of the state that others write too. If another process has extended the run, its
-            values replace those of `state`.
-        is_ours: whether the run may continue from it without trust; false if its inputs are from a
-            foreign file.
-        is_apart: whether its files are not those of the present worktree, as for a run that starts
-            at a commit or is imported.
+        fields: keys of the document; those that depend on the run are filled in.
+        state: None keeps the state of the run's newest checkpoint.
+        change: returns the new state if `state` is None, and may change `fields`. It is called
+            again after a lost race.
+        keeps: keys of the state that others write too. If another process has extended the run,
+            its values replace those of `state`.
+        is_ours: whether the run may continue from it without trust; false if its inputs are from
+            a foreign file.
+        is_apart: whether its files are not those of the present worktree.
     """
 
     def __init__(
@@ -110,12 +102,7 @@ class Proposal:
         self._own = {name: fields.get(name) for name in ("pipeline", "attempt")}
 
     def document(self, before: dict[str, Any] | None, carried: dict[str, Any]) -> bytes:
-        """Return the document that follows a checkpoint.
-
-        Args:
-            before: keys of the run's newest checkpoint; None for a new run, or none.
-            carried: its state; empty if not needed.
-        """
+        """Return the document that follows `before`, the run's newest checkpoint if any."""
         self.fields.update(self._own)
         if self.fields.get("run") is not None:
             self.fields.update(sequence=(before["sequence"] or 0) + 1 if before else 1, parent=before["id"] if before else None)
@@ -135,8 +122,6 @@ class Proposal:
 
 
 class Recorder:
-    """Writes checkpoints."""
-
     def __init__(self, repository: Repository, objects: Objects, refs: Refs) -> None:
         self._repository = repository
         self._objects = objects
@@ -149,15 +134,13 @@ class Recorder:
         """Write a checkpoint and flush it to disk.
 
         Args:
-            proposal: its fields are those of the document afterwards.
             then: checkpoints that follow in its run, in the same transaction, with its commit and
                 files and their own states.
             needs: objects of the snapshot, to flush before the refs move.
 
         Raises:
-            RefMoved: the run to start exists, or other writers were faster for `PATIENCE` seconds.
+            RefMoved: the run to start exists, or others were faster for `PATIENCE` seconds.
             FilesPruned: the snapshot is gone.
-            LockHeld, GitError: objects or refs could not be written.
         """
         deadline = time.monotonic() + PATIENCE
         attempt = 0

@@ -28,9 +28,7 @@ if TYPE_CHECKING:
     from gitckpt.git.objects.port import Objects
 
 
-# Seconds to retry against other writers.
-PATIENCE = 30.0
-
+PATIENCE = 30.0  # seconds to retry against other writers
 _LIST_ALL_FROM = 20
 
 # In the private directory: ids whose removal has begun, one a line, until their holders are gone.
@@ -39,20 +37,14 @@ _BEGUN = "removing"
 
 
 def begun(repository: Repository) -> set[str]:
-    """Return the ids of checkpoints whose removal has begun but not ended.
-
-    If the file cannot be read, their holders stay until they are old enough to delete.
-    """
     try:
         with open(os.path.join(repository.private_dir, _BEGUN), encoding="ascii", errors="replace", opener=premises.create) as file:
             return {line for line in file.read().splitlines() if is_id(line)}
     except OSError:
-        return set()
+        return set()  # their holders stay until they are old enough to delete
 
 
 class Remover:
-    """Removes checkpoints of a repository."""
-
     def __init__(self, repository: Repository, objects: Objects, refs: Refs, index: Index) -> None:
         self._repository = repository
         self._journal = os.path.join(repository.make_private_dir(), _BEGUN)
@@ -74,16 +66,8 @@ class Remover:
         Whatever is raised, each checkpoint is complete or gone.
 
         Args:
-            ids: last parts of their refs.
-            runs: the runs of the checkpoints, if known.
-            listed: the checkpoints by id, if already listed.
             last: those to delete in a second transaction, after the others.
-            settled: whether to settle the keep refs too; else the caller does so once for all
-                removals.
-
-        Raises:
-            RefMoved: other writers were faster for `PATIENCE` seconds.
-            LockHeld, GitError: a lock stayed, or git refused.
+            settled: whether to settle the keep refs too; else the caller does so once for all.
         """
         wanted = {name for name in ids if not layout.is_foreign(layout.CHECKPOINTS + name)}
         deadline = time.monotonic() + PATIENCE
@@ -125,16 +109,7 @@ class Remover:
             roster.forget(self._repository, run)
 
     def finish(self, ids: Collection[str] | None = None) -> None:
-        """Delete the holders of removed checkpoints, also of removals that were killed.
-
-        Args:
-            ids: the checkpoints just removed; a lock on holders of others is then ignored. None:
-                all; a lock is an error.
-
-        Raises:
-            RefMoved: another process was faster.
-            LockHeld, GitError: a ref is locked, or git refused.
-        """
+        """Delete the holders of removed checkpoints, also of removals that were killed."""
         with layout.turn(self._repository):
             left = begun(self._repository)
             own = left if ids is None else set(ids)
@@ -160,7 +135,6 @@ class Remover:
             self._refs.update(held)
 
     def settle(self) -> None:
-        """Finish removals, then move or delete the keep refs; see `keep.settle`."""
         self.finish()
         with layout.turn(self._repository):
             keep.settle(self._repository, self._refs.update, self._commits)
@@ -183,9 +157,6 @@ class Remover:
             found[layout.CHECKPOINTS] = {name: listed[name].oid for name in sorted(wanted)}
         return found
 
-    def _headed_by(self, oids: Collection[str]) -> set[str]:
-        return {ref.removeprefix(layout.RUNS) for ref, oid in self._refs.each(layout.RUNS) if oid in oids}
-
     def _commits(self) -> set[str] | None:
         try:
             return fenced(layout.CHECKPOINTS, self._index.commits)
@@ -193,13 +164,10 @@ class Remover:
             return None
 
     def _entries(self, query: Query) -> Sequence[Entry]:
-        """Query the index; () if it fails, perhaps due to a checkpoint to be removed.
-
-        Run heads to be moved are then deleted. Readers use the newest remaining checkpoint, and
-        `verify --repair` restores the head.
-        """
         try:
             return fenced(layout.CHECKPOINTS, partial(self._index.select, query))
+        # A checkpoint to be removed may be broken. Run heads are then deleted, not moved: readers
+        # use the newest checkpoint left, and `verify --repair` restores the head.
         except CkptError:
             return ()
 
@@ -209,7 +177,9 @@ class Remover:
             entries = self._entries(Query(ids=list(gone)))
             runs = {entry.run for entry in entries if entry.run}
             if len(entries) < len(gone):  # only the head names the run of an unreadable document
-                runs |= self._headed_by(set(gone.values()))
+                oids = set(gone.values())
+                heads = self._refs.each(layout.RUNS)
+                runs |= {ref.removeprefix(layout.RUNS) for ref, oid in heads if oid in oids}
         newest: dict[str, str] = {}
         for entry in self._entries(Query(runs=sorted(runs))) if runs else ():
             if entry.run and entry.id not in gone:
