@@ -108,7 +108,6 @@ def redo(
 
 
 def _from_top(store: Store, path: str) -> bytes:
-    """Return a path relative to the worktree's top."""
     if not path:  # an unset variable of a script; git refuses it as well
         raise UsageError("a path is empty", hint="name . for all files from here on; leave paths out to restore all, with what is staged")
     if store.worktree is None:
@@ -124,9 +123,8 @@ def _from_top(store: Store, path: str) -> bytes:
     raise UsageError(f"{path} is outside of the worktree {store.worktree}", hint="name paths inside of it")
 
 
+# Prints each warning only once.
 class _Warnings:
-    """A printer of warnings that prints each only once."""
-
     def __init__(self) -> None:
         self._printed: set[str] = set()
 

@@ -105,7 +105,6 @@ def _lines(history: History, advice: str | None, now: int) -> list[str]:
 
 
 def _advice(store: Store, history: History) -> str | None:
-    """Return the command to run next, or None."""
     advice = _next_command(history)
     try:
         is_ours = store.is_ours(history.newest)
@@ -195,11 +194,7 @@ def _event_lines(history: History) -> list[str]:
 
 
 def _meant(store: Store, text: str | None) -> str:
-    """Return the named run.
-
-    By default it is the one that has this worktree, else the newest that was started in it, else
-    the newest of this repository.
-    """
+    # By default the run that has this worktree, else the newest started in it, else the newest.
     if text is not None:
         return store.find_run(text)
     if store.run is not None:
