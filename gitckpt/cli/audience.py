@@ -12,7 +12,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-
 _STDOUT, _STDERR = 1, 2
 _QUIET_FOR = 3.0
 _ANSWERS = {"": CONTINUE, "c": CONTINUE, "continue": CONTINUE, "r": REVISE, "revise": REVISE, "s": RESTART, "restart": RESTART}

@@ -15,7 +15,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from gitckpt.store.store import Store
 
-
 # Whether a login shell finds `git-ckpt`.
 
 PROGRAM, CODEX = "git-ckpt", "codex"

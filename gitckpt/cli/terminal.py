@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from gitckpt.model.checkpoint import Checkpoint, Omitted, Suspect
     from gitckpt.model.errors import CkptError
 
-
 _BOLD, _RED, _GREEN, _YELLOW, _CYAN, _RESET = "\033[1m", "\033[31m", "\033[32m", "\033[33m", "\033[36m", "\033[0m"
 # Prefixes of lines in a patch, and their styles, as git has them by default.
 _PATCH = (*((word, _BOLD) for word in ("diff ", "index ", "--- ", "+++ ")), ("@@", _CYAN), ("+", _GREEN), ("-", _RED))

@@ -31,9 +31,7 @@ if TYPE_CHECKING:
     from gitckpt.durable.pipeline.definition import PipelineDefinition
     from gitckpt.store.checkpoints import Checkpoints
 
-
 # When a file was written, by its own timestamp and by the commit that it names.
-
 
 _COMMITTER = re.compile(rb"^committer .*> (-?\d{1,15}) ([+-])(\d\d)(\d\d)$", re.MULTILINE)
 _SECOND = 1_000_000
@@ -118,7 +116,6 @@ def versions(repository: Repository, path: str) -> list[Version]:
 
 
 # The checkpoint of a file.
-
 
 _LABEL = 200
 

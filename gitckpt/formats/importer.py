@@ -36,7 +36,6 @@ if TYPE_CHECKING:
     from gitckpt.store.records.keys import Claim
     from gitckpt.store.snapshot.limits import Limits
 
-
 # Earlier imports, by the bytes of a file and by the key of a run.
 
 
@@ -94,7 +93,6 @@ class KnownImports:
 
 
 # The import.
-
 
 IMPORTED, KNOWN, REFUSED, FAILED, SKIPPED = "imported", "known", "refused", "failed", "skipped"
 

@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 
     from gitckpt.store.store import Store
 
-
 _LONG = 60
 # A patch for `git apply`, whatever the user's settings are.
 _PATCH = (

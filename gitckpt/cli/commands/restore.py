@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from gitckpt.store.restore.undo import UndoStep
     from gitckpt.store.store import Store
 
-
 _COLUMNS = ("STEP", "ID", "AGE", "COMMIT", "BRANCH", "MESSAGE")
 
 
@@ -34,10 +33,7 @@ def restore(
     ] = False,
     trust: Annotated[
         bool,
-        typer.Option(
-            "--trust",
-            help="Restore a checkpoint whose document a fetch has replaced.",
-        ),
+        typer.Option("--trust", help="Restore a checkpoint whose document a fetch has replaced."),
     ] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only print what would be done.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,

@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from gitckpt.store.runs.summary import Event, History, RunInfo
     from gitckpt.store.store import Store
 
-
 _INTERVAL = 1.0
 _BAR = 20
 _BRIEF = 100

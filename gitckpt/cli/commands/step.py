@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from gitckpt.durable.steps.steps import Steps
     from gitckpt.model.checkpoint import Checkpoint, Progress
 
-
 _REPORTS = ("start", "progress", "pass", "fail", "block", "skip", "reset")
 _SHOW, _NEXT = "show", "next"
 _COMMAND = "git ckpt step "

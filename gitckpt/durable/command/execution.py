@@ -22,7 +22,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import NoReturn
 
-
 EXIT = "exit"
 TIMEOUT = "timeout"
 IDLE_TIMEOUT = "idle timeout"

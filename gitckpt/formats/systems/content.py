@@ -19,9 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from typing import Any
 
-
 # The result of a format's reader.
-
 
 RLM_ACT, WORKFLOW, FORGE, QUASAR, NEBULA, SUPERPOWERS = "rlm-act", "workflow", "forge", "quasar", "nebula", "superpowers"
 FORMATS = (RLM_ACT, WORKFLOW, FORGE, QUASAR, NEBULA, SUPERPOWERS)
@@ -78,7 +76,6 @@ class Record:
 
 
 # Parsing within limits.
-
 
 # In bytes. The largest real file has 560 KB; a state holds at most 28 MiB.
 LARGEST = 16 * 1024 * 1024
