@@ -191,8 +191,6 @@ def _clear() -> None:
 
 
 class Waiting:
-    """A context manager that shows on a terminal how long a slow task has been running."""
-
     def __init__(self, what: str) -> None:
         self._what = what
         self._stop: Callable[[], None] = lambda: None

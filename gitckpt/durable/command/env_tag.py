@@ -33,8 +33,6 @@ _NAMED = 5
 
 @dataclass(frozen=True, slots=True)
 class EnvTag:
-    """Environment variables for the run, lease and repository of a process."""
-
     run: str
     token: int  # fencing token of the lease
     directory: str  # the common directory of the repository

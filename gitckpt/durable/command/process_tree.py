@@ -27,9 +27,8 @@ _COLUMNS = ("-o", "pid=,ppid=,pgid=,stat=,lstart=,command=")
 _PR_SET_CHILD_SUBREAPER = 36
 
 
+# It had not ended when the table was read.
 class Process:
-    """A process that had not ended when the table was read."""
-
     __slots__ = ("group", "line", "parent", "pid", "start")
 
     def __init__(self, pid: int, parent: int, group: int, start: str, line: str = "") -> None:
@@ -62,7 +61,6 @@ def is_running(name: str, processes: Mapping[int, Process]) -> bool:
 
 
 def with_variable(variable: str) -> set[int]:
-    """Return the numbers of the processes that have an environment variable."""
     if not os.path.exists(_SELF):
         return {pid for pid, process in _from_ps().items() if f" {variable}=" in process.line}
     word = os.fsencode(f"\0{variable}=")

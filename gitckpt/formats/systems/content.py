@@ -41,9 +41,7 @@ class Source:
 
 @dataclass(frozen=True, slots=True)
 class Drive:
-    """The pipeline that continues a file's run."""
-
-    pipeline: str  # name of the preset
+    pipeline: str  # name of the preset that continues the run
     completed: tuple[str, ...] = ()  # completed phases
     inputs: Mapping[str, str] = field(default_factory=dict)
     files: Mapping[str, str] = field(default_factory=dict)  # input → path as in the file
@@ -99,8 +97,6 @@ _OFFSET = re.compile(r"(?:[Zz]|[+-]\d\d:\d\d)$")
 
 
 class Remarks:
-    """Remarks on a file for users, without duplicates."""
-
     def __init__(self) -> None:
         self._clauses: dict[str, None] = {}
 
@@ -131,7 +127,6 @@ def text_of(source: Source, remarks: Remarks) -> str:
 
 
 def json_of(source: Source, remarks: Remarks) -> dict[str, Any]:
-    """Return the object in a JSON file, as a state can hold it."""
     return table(json_as_it_is(source, remarks), remarks)
 
 
