@@ -28,8 +28,8 @@ def advice() -> str | None:
     """Return the advice for Codex if a login shell does not find `git-ckpt`.
 
     Codex runs commands in a login shell, whose profile may set PATH. None where the shell finds it,
-    git has an alias for it, Codex is missing, or the answer is unknown. Takes a few milliseconds, or
-    as long as the profile.
+    git has an alias for it, Codex is missing, or the answer is unknown. Takes a few milliseconds,
+    or as long as the profile.
     """
     import shutil
 

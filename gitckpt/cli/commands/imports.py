@@ -83,7 +83,9 @@ def _sum_up(found: list[ImportedFile], *, dry_run: bool) -> None:
         hint = None if found else "name the files, or the directory that they lie in; see docs/formats.md"
         terminal.fail(CkptError(f"nothing was imported{why}", hint=hint))
         return
-    what = "nothing new" if not fresh else f"{terminal.count(len(fresh), 'checkpoint')} in {terminal.count(len(runs), 'run')}"
+    what = "nothing new"
+    if fresh:
+        what = f"{terminal.count(len(fresh), 'checkpoint')} in {terminal.count(len(runs), 'run')}"
     before = f"; {terminal.count(known, 'file')} imported before" if known else ""
     terminal.remark(f"{'would import' if dry_run else 'imported'} {what}{before}")
     if fresh and not dry_run:
