@@ -12,7 +12,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-
 _STDOUT, _STDERR = 1, 2
 _QUIET_FOR = 3.0
 _ANSWERS = {"": CONTINUE, "c": CONTINUE, "continue": CONTINUE, "r": REVISE, "revise": REVISE, "s": RESTART, "restart": RESTART}
@@ -46,24 +45,20 @@ class Terminal(Observer):
             terminal.out_bytes(f"{run}\n".encode())
 
     def warn(self, sentence: str) -> None:
-        """Print a warning."""
         with _heard():
             terminal.warn(sentence)
 
     def remark(self, line: str) -> None:
-        """Print a remark."""
         with _heard():
             terminal.remark(line)
 
     def begins(self, phase: str, attempt: int, number: int, total: int) -> None:
-        """Print that a phase begins."""
         self._phase = phase
         again = f" (attempt {attempt})" if attempt > 1 else ""
         self.remark(f"[{number}/{total}] {self._phase}{again}")
         self._at_line_start, self._printed = True, False
 
     def output(self, data: bytes) -> None:
-        """Pass on what a command prints."""
         self._clear()
         data, self._rest = _whole(self._rest + data)
         with _heard():
@@ -71,14 +66,12 @@ class Terminal(Observer):
         self._at_line_start, self._printed = data.endswith(b"\n"), True
 
     def tick(self, seconds: float) -> None:
-        """Show how long a command has been running."""
         if seconds >= _QUIET_FOR and self._at_line_start:
             self._shows_progress = True
             with _heard():
                 terminal.progress(f"… {self._phase}: {length(seconds)}")
 
     def ended(self, phase: str, status: str, seconds: float | None) -> None:
-        """Print how a phase ended."""
         took = f" after {length(seconds)}" if seconds is not None else ""
         self._clear()
         if self._rest:
@@ -96,7 +89,6 @@ class Terminal(Observer):
                 terminal.progress("")
 
     def ask(self, phase: str) -> tuple[str, str]:
-        """Ask what to do after a phase, and what to revise; without a terminal, exit."""
         if not terminal.may_ask():
             return EXIT, ""
         while True:

@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 
 
 def inputs(words: Sequence[str]) -> dict[str, str]:
-    """Return inputs by name from words of the form `NAME=VALUE`."""
     values = {}
     for word in words:
         name, equals, value = word.partition("=")
@@ -30,7 +29,6 @@ def inputs(words: Sequence[str]) -> dict[str, str]:
 
 
 def drive(go: Callable[[Terminal], Outcome]) -> int:
-    """Drive a run by `go`, print how far it came, and return the exit code."""
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, _interrupt)
     person = Terminal()

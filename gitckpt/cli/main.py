@@ -24,7 +24,6 @@ _NOT_OURS = (
     *(errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EISDIR, errno.ENOTDIR, errno.ENAMETOOLONG, errno.ELOOP),
 )
 
-
 # Texts of system errors, in Python's words or git's, and their cures.
 _CURES = (
     ((os.strerror(errno.ENOSPC), os.strerror(errno.EDQUOT), "Out of diskspace"), "make room on the disk"),
@@ -48,9 +47,6 @@ def run(argv: list[str] | None = None) -> int:
     """Run one command and return the exit code.
 
     Codes: 0 done, 1 failed, 2 usage, 3 bug, and those of the errors.
-
-    Args:
-        argv: the arguments after `git ckpt`; by default those of the process.
     """
     _prepare_streams()
     argv = sys.argv[1:] if argv is None else argv
@@ -109,7 +105,6 @@ def _cure(message: str) -> str | None:
 
 
 def _sandbox_cure(message: str) -> str | None:
-    """Return the cure where Codex's sandbox makes the repository read-only."""
     if os.strerror(errno.EROFS) not in message or not any(name.startswith("CODEX_SANDBOX") for name in os.environ):
         return None
     from gitckpt.git.repository import discover

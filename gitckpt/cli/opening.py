@@ -15,9 +15,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from gitckpt.store.store import Store
 
-
 # Whether a login shell finds `git-ckpt`.
-
 
 PROGRAM, CODEX = "git-ckpt", "codex"
 
@@ -30,8 +28,8 @@ def advice() -> str | None:
     """Return the advice for Codex if a login shell does not find `git-ckpt`.
 
     Codex runs commands in a login shell, whose profile may set PATH. None where the shell finds it,
-    git has an alias for it, Codex is missing, or the answer is unknown (`SHELL` is unset or no
-    shell, the program is not on PATH). It takes a few milliseconds, or as long as the profile.
+    git has an alias for it, Codex is missing, or the answer is unknown. Takes a few milliseconds,
+    or as long as the profile.
     """
     import shutil
 
@@ -62,7 +60,7 @@ def open_store(*, to_capture: bool = False, any_git: bool = False) -> Store:
     """Open the store of the repository around the current directory.
 
     Args:
-        to_capture: whether the worktree is captured: git starts to scan it while Python imports.
+        to_capture: git starts to scan the worktree while Python imports.
         any_git: whether a git that is too old will do.
     """
 

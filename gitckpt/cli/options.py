@@ -16,17 +16,7 @@ VERSION = "--version"
 
 
 class Syntax:
-    """The options and arguments of a command; its function has the defaults.
-
-    Attributes:
-        arguments: positional parameters.
-        required: how many of them must be given.
-        words: instead, the parameter that takes all positional words, at least `required`.
-        flags: option -> the parameter that becomes true.
-        values: option -> the parameter that takes the next word.
-        lists: repeatable option -> the parameter that collects the next words.
-        readers: parameter -> the function that converts its word; by default none.
-    """
+    """The options and arguments of a command; its function has the defaults."""
 
     def __init__(
         self,
@@ -40,21 +30,17 @@ class Syntax:
         readers: Mapping[str, Callable[[str], object]] | None = None,
     ) -> None:
         self.arguments = arguments
-        self.required = required
-        self.words = words
+        self.required = required  # how many arguments, or words, must be given
+        self.words = words  # the parameter that takes all positional words
+        # Option → the parameter that becomes true, takes the next word, or collects the next words.
         self.flags = flags or {}
         self.values = values or {}
         self.lists = lists or {}
-        self.readers = readers or {}
+        self.readers = readers or {}  # parameter → the function that converts its word
 
 
 def command_of(words: Sequence[str], valued: Container[str]) -> int:
-    """Return the index of the command in a command line; its length without one.
-
-    Args:
-        words: the arguments after `git ckpt`.
-        valued: options before the command that take a value.
-    """
+    """Return the index of the command, or the length; `valued` options take a value."""
     index = 0
     while index < len(words) and words[index].startswith("-"):
         index += 2 if words[index] in valued else 1
@@ -62,7 +48,6 @@ def command_of(words: Sequence[str], valued: Container[str]) -> int:
 
 
 def apply(quiet: bool = False, directory: str | None = None) -> None:
-    """Apply the options before the command."""
     terminal.Verbosity.quiet = quiet
     if directory is not None:
         try:
@@ -76,7 +61,6 @@ def print_version() -> None:
 
 
 def count(text: str) -> int:
-    """Return a whole number that a person typed."""
     if text.removeprefix("-").isdigit() and text.startswith("-"):
         raise UsageError(f"a number must be 0 or more, not {text}", hint="write a whole number, such as 20")
     if not (text.isascii() and text.isdigit() and len(text) < 19):

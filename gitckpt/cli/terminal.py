@@ -1,7 +1,8 @@
 """Print to the terminal: results on standard output, all else on standard error.
 
 Text may come from a fetched checkpoint, a file name or git. So each `str` is escaped just before it
-is written; only `Shown`, which this module alone makes, is written as it is.
+is written; only `Shown`, which this module alone makes, is written as it is. Patches, paths and
+documents are escaped for a person, and unchanged for a program.
 """
 
 from __future__ import annotations
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
     from gitckpt.model.checkpoint import Checkpoint, Omitted, Suspect
     from gitckpt.model.errors import CkptError
 
-
 _BOLD, _RED, _GREEN, _YELLOW, _CYAN, _RESET = "\033[1m", "\033[31m", "\033[32m", "\033[33m", "\033[36m", "\033[0m"
 # Prefixes of lines in a patch, and their styles, as git has them by default.
 _PATCH = (*((word, _BOLD) for word in ("diff ", "index ", "--- ", "+++ ")), ("@@", _CYAN), ("+", _GREEN), ("-", _RED))
@@ -31,8 +31,6 @@ _TICK = 1.0
 
 
 class Verbosity:
-    """State of the output."""
-
     shown = 0.0  # when the progress line was written (`time.monotonic`); 0 for none
     quiet = False
     is_asking = False  # no progress is shown over a question
@@ -63,11 +61,7 @@ class Shown:
 
 
 def harmless(text: str) -> str:
-    """Escape characters that a terminal takes for commands or that reverse text.
-
-    Printed text is escaped anyway: this is for measuring lengths and for other uses. It is
-    idempotent.
-    """
+    """Escape characters that a terminal takes for commands or that reverse text."""
     return text if text.isprintable() else "".join(c if c.isprintable() else _escape(c) for c in text)
 
 
@@ -94,7 +88,6 @@ def _written(parts: Iterable[str | Shown]) -> str:
 
 
 def out(*parts: str | Shown) -> None:
-    """Print a line of the result."""
     sys.stdout.write(_written(parts) + "\n")
 
 
@@ -104,7 +97,6 @@ def out_row(cells: Iterable[str | None]) -> None:
 
 
 def out_patch(data: bytes) -> None:
-    """Print a patch: unchanged for a program, escaped and colored for a person."""
     if not _is_read_by_a_person():
         out_bytes(data)
         return
@@ -115,7 +107,6 @@ def out_patch(data: bytes) -> None:
 
 
 def out_path(path: str) -> None:
-    """Print a path: unchanged for a program, escaped for a person."""
     if _is_read_by_a_person():
         out(harmless(path))
     else:
@@ -123,7 +114,6 @@ def out_path(path: str) -> None:
 
 
 def out_document(data: bytes) -> None:
-    """Print a text of the repository: unchanged for a program, escaped for a person."""
     if _is_read_by_a_person():
         sys.stdout.write(_harmless_lines(data.decode("utf-8", "surrogateescape")))
     else:
@@ -131,21 +121,18 @@ def out_document(data: bytes) -> None:
 
 
 def out_json(document: object) -> None:
-    """Print a result as JSON."""
     import json
 
     sys.stdout.write(json.dumps(document, indent=2, ensure_ascii=True) + "\n")
 
 
 def out_bytes(data: bytes) -> None:
-    """Print bytes of a result."""
     sys.stdout.flush()
     sys.stdout.buffer.write(data)
     sys.stdout.buffer.flush()
 
 
 def remark(line: str) -> None:
-    """Print a remark on standard error, unless `--quiet` was given."""
     if not Verbosity.quiet:
         _clear()
         sys.stdout.flush()  # keep the order if both streams go to the same place
@@ -153,13 +140,11 @@ def remark(line: str) -> None:
 
 
 def explain(text: str) -> None:
-    """Print several lines on standard error, even with `--quiet`."""
     _clear()
     sys.stderr.write(f"{_harmless_lines(text)}\n")
 
 
 def warn(line: str) -> None:
-    """Print a warning on standard error, even with `--quiet`."""
     _clear()
     sys.stderr.write(f"{_styled('warning:', _YELLOW, _has_colour(sys.stderr))} {_told(line)}\n")
 
@@ -176,14 +161,8 @@ def fail(error: CkptError) -> int:
 
 
 def live(data: bytes) -> None:
-    """Pass on output of a command to standard error, byte for byte.
-
-    Only invisible and direction-changing characters are escaped: agents may print them.
-
-    Args:
-        data: whole UTF-8 characters.
-    """
-    if not data.isascii():
+    """Pass on output of a command, in whole UTF-8 characters, to standard error."""
+    if not data.isascii():  # only invisible and direction-changing characters are escaped
         import re
 
         text = data.decode("utf-8", "surrogateescape")
@@ -212,8 +191,6 @@ def _clear() -> None:
 
 
 class Waiting:
-    """A context manager that shows on a terminal how long a slow task has been running."""
-
     def __init__(self, what: str) -> None:
         self._what = what
         self._stop: Callable[[], None] = lambda: None
@@ -262,16 +239,11 @@ def replace_lines(before: int, lines: Sequence[str]) -> int:
 
 
 def may_ask() -> bool:
-    """Return whether a person can be asked."""
     return sys.stdin.isatty() and sys.stderr.isatty()
 
 
 def ask(question: str, *, above: bool = False, told: Sequence[str] = ()) -> str | None:
-    """Ask a person, and return the answer, stripped; None at the end of input.
-
-    Args:
-        above: whether the answer begins on a line of its own.
-    """
+    """Return a person's answer, stripped; None at the end of input."""
     progress("")
     Verbosity.is_asking = True
     sys.stderr.write("".join(f"{harmless(line)}\n" for line in told) + harmless(question) + ("\n" if above else ""))
@@ -284,7 +256,6 @@ def ask(question: str, *, above: bool = False, told: Sequence[str] = ()) -> str 
 
 
 def is_terminal() -> bool:
-    """Return whether results go to a terminal."""
     return sys.stdout.isatty()
 
 
@@ -300,7 +271,6 @@ def _has_colour(stream: TextIO | None = None) -> bool:
 
 
 def size(number: int) -> str:
-    """Return a number of bytes for people: "512 bytes", "4.1 kB", "2.0 MB"."""
     if number < 1000:
         return count(number, "byte")
     shown = float(number)
@@ -312,7 +282,6 @@ def size(number: int) -> str:
 
 
 def count(number: int, noun: str) -> str:
-    """Return a number with its noun: "1 file", "2 files"."""
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
@@ -321,11 +290,7 @@ def heading(text: str) -> Shown:
 
 
 def table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
-    """Print an aligned table; on a terminal, cut the widest columns to fit.
-
-    Args:
-        columns: headings; a column without any content is left out.
-    """
+    """Print the columns that have content, aligned; on a terminal, cut to its width."""
     import shutil
 
     cells = [[harmless(cell) for cell in row] for row in rows]
@@ -358,7 +323,6 @@ def _fit(text: str, width: int) -> str:
 
 
 def _width(text: str) -> int:
-    """Return the number of terminal columns of a text."""
     if text.isascii():
         return len(text)
     from unicodedata import combining, east_asian_width
@@ -379,7 +343,6 @@ def near(path: str | None) -> str:
 
 
 # Warnings about captured files.
-
 
 # Files that a warning names.
 _FEW = 3

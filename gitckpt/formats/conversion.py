@@ -31,9 +31,7 @@ if TYPE_CHECKING:
     from gitckpt.durable.pipeline.definition import PipelineDefinition
     from gitckpt.store.checkpoints import Checkpoints
 
-
 # When a file was written, by its own timestamp and by the commit that it names.
-
 
 _COMMITTER = re.compile(rb"^committer .*> (-?\d{1,15}) ([+-])(\d\d)(\d\d)$", re.MULTILINE)
 _SECOND = 1_000_000
@@ -59,7 +57,6 @@ class Time:
 
 
 def commits(repository: Repository, oids: Collection[str]) -> dict[str, Commit]:
-    """Return the commits among some oids that exist in the repository."""
     wanted = sorted(set(oids))
     found = {}
     for oid, there in zip(wanted, repository.cat_file.contents(wanted), strict=True):
@@ -74,14 +71,10 @@ def commits(repository: Repository, oids: Collection[str]) -> dict[str, Commit]:
 
 
 def of(record: Record, commit: Commit | None, now: int) -> Time:
-    """Return when a file was written.
+    """Return when a file was written; `commit` is the one that it names, if present.
 
     rlm-act writes local time and calls it UTC. If that is before the commit that the file names,
     the clock is taken as one of the committer's zone (true of 42 of 44 public files).
-
-    Args:
-        commit: the one that the file names; None if it is missing here.
-        now: the current time.
     """
     if record.time is None or not 0 < record.time <= _LAST:
         return Time(now, now, is_trusted=False, remark="tells no time: that of the import stands for it")
@@ -100,13 +93,8 @@ def of(record: Record, commit: Commit | None, now: int) -> Time:
 # The versions of a file in the history.
 
 
-_HISTORY_SECOND = 1_000_000
-
-
 @dataclass(frozen=True, slots=True)
 class Version:
-    """A file as of one commit."""
-
     commit: str  # oid
     time: int  # of the committer, in microseconds since the epoch
     data: bytes
@@ -123,20 +111,17 @@ def versions(repository: Repository, path: str) -> list[Version]:
     found: list[Version] = []
     for (time, commit), blob in zip(pairs, repository.cat_file.contents([f"{commit}:{path}" for _, commit in pairs]), strict=True):
         if blob is not None and blob[1] == "blob" and (not found or found[-1].data != blob[2]):
-            found.append(Version(commit, int(time) * _HISTORY_SECOND, blob[2]))
+            found.append(Version(commit, int(time) * _SECOND, blob[2]))
     return found
 
 
 # The checkpoint of a file.
-
 
 _LABEL = 200
 
 
 @dataclass(frozen=True, slots=True)
 class FoundFile:
-    """A file that was read, with its time and commit."""
-
     record: Record
     source: Source
     time: Time
@@ -148,8 +133,6 @@ class FoundFile:
 
 @dataclass(frozen=True, slots=True)
 class Drafted:
-    """A checkpoint to be recorded for a file."""
-
     item: FoundFile
     checkpoint: Checkpoint  # without its place in a run
     fields: dict[str, Any]  # the keys of its document

@@ -183,7 +183,6 @@ def _is_in_worktree(store: Checkpoints, place: str) -> bool:
 
 
 def _is_end(entry: Entry) -> bool:
-    """Return whether a checkpoint ends a phase, or was a file of its own."""
     name, status = split(entry.label)
     return entry.trigger.startswith(IMPORT) or (status in _ENDS and name not in NOT_PHASES)
 
@@ -211,7 +210,6 @@ def _one(store: Checkpoints, checkpoint: Checkpoint, format_: str) -> Exported:
 
 
 def _lost_by_all(checkpoint: Checkpoint, format_: str) -> list[str]:
-    """Return the losses that are the same for all or most formats."""
     said = {"message": checkpoint.message, "agent": checkpoint.agent, "branch": checkpoint.branch, "commit": checkpoint.git_sha or None}
     losses = [f"{name} = {value}" for name, value in said.items() if value is not None and format_ not in _SAY[name]]
     inputs = checkpoint.pipeline.inputs if checkpoint.pipeline is not None else {}
@@ -236,7 +234,6 @@ def _named(path: str) -> str | None:
 
 
 def _apart(found: list[Exported]) -> list[Exported]:
-    """Rename files whose name occurs twice after their checkpoint."""
     names: set[str] = set()
     apart = []
     for each in found:

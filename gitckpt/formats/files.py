@@ -20,8 +20,6 @@ _LEFT_OUT = (".git", PRIVATE)
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """A candidate file."""
-
     place: str  # absolute path
     path: str  # as shown; relative to the top of the worktree if inside it
     is_meant: bool  # named by the user, or at a tool's place; other files are ignored silently
@@ -38,14 +36,9 @@ def search(
     """Yield the named files, and the candidates below directories, sorted by name.
 
     Args:
-        paths: of files and directories, relative to the current directory.
-        top: of the worktree.
         captured: returns the files below a directory that a snapshot would capture; None to search
             all. Other files are yielded only at a tool's place.
         left: gets the files that are left out for that reason.
-
-    Raises:
-        NotFoundError: a path does not exist.
     """
     for path in paths:
         if not os.path.lexists(path):
@@ -112,10 +105,8 @@ def read(found: Found) -> Source:
 def beside(source: Source, place: str, reason: Callable[[str], str | None]) -> tuple[Source, str | None]:
     """Return a file with the plan next to it, and a remark if the plan is not read.
 
-    Args:
-        place: the absolute path of the file.
-        reason: returns why a snapshot would leave out a file. If the file itself is left out, the
-            plan is read nevertheless: both belong to the tool.
+    `reason` returns why a snapshot would leave out a file. If the file at `place` itself is left
+    out, the plan is read nevertheless: both belong to the tool.
     """
     stem = os.path.basename(place).rpartition(".")[0]
     there, remark = {}, None
@@ -139,12 +130,11 @@ def inside(path: str, top: str | None, reason: Callable[[str], str | None], proj
 
     Args:
         path: as in the other file.
-        top: of the worktree.
         reason: returns why a snapshot would leave out a file.
         project: the former path of the project; paths below it are looked up at `top`.
 
     Raises:
-        Unreadable: it is not read; the message completes a sentence that begins with its name.
+        Unreadable: the message completes a sentence that begins with the file's name.
     """
     missing = "is not in the repository"
     if top is None or not path:

@@ -36,12 +36,10 @@ if TYPE_CHECKING:
     from gitckpt.store.records.keys import Claim
     from gitckpt.store.snapshot.limits import Limits
 
-
 # Earlier imports, by the bytes of a file and by the key of a run.
 
 
 def trigger(format_: str) -> str:
-    """Return the trigger of checkpoints that were imported from a format."""
     return IMPORT + format_
 
 
@@ -51,16 +49,14 @@ def shown(path: str) -> str:
 
 
 class KnownImports:
-    """The earlier imports of a repository."""
-
     def __init__(self, store: Checkpoints) -> None:
         self._store = store
         self._by_original: dict[str, list[str]] = {}
         for ref, oid in store.refs.each(layout.ORIGINALS):
             self._by_original.setdefault(oid, []).append(ref.removeprefix(layout.ORIGINALS))
 
+    # `original` is the oid of the file's bytes.
     def of_bytes(self, record: Record, path: str, original: str) -> Checkpoint | None:
-        """Return the checkpoint of a file imported before; `original` is its blob's oid."""
         for name in self._by_original.get(original, ()):
             try:
                 found = self._store.read(name)
@@ -72,7 +68,6 @@ class KnownImports:
         return None
 
     def note(self, original: str, checkpoint_id: str) -> None:
-        """Add a new import."""
         self._by_original.setdefault(original, []).append(checkpoint_id)
 
     def clear(self, checkpoint_id: str) -> None:
@@ -86,7 +81,6 @@ class KnownImports:
                     return  # a concurrent import has changed it
 
     def claim(self, record: Record) -> Claim:
-        """Return the key of a file's run."""
         key = f"{trigger(record.format)}:{record.identity}"
         if len(key) > keys.MAX_LENGTH or not key.isprintable():
             import hashlib
@@ -95,12 +89,10 @@ class KnownImports:
         return self._store.claim(key)
 
     def run(self, record: Record) -> str | None:
-        """Return the run with the identity of a file, else None."""
         return self.claim(record).run()
 
 
 # The import.
-
 
 IMPORTED, KNOWN, REFUSED, FAILED, SKIPPED = "imported", "known", "refused", "failed", "skipped"
 
@@ -179,20 +171,15 @@ class Importer:
         self._top = self._store.repository.worktree
         # Files that were not read, since a snapshot would leave them out.
         self.left: list[str] = []
-
         self._recorder = Recorder(self._store.repository, self._store.objects, self._store.refs)
 
     def take(self, paths: Sequence[str | os.PathLike[str]]) -> list[ImportedFile]:
-        """Import files, and those below directories.
-
-        Args:
-            paths: relative to the current directory.
+        """Import files and those below directories.
 
         Returns:
             The result of each named or recognized file; files of a run in their order.
 
         Raises:
-            UsageError: the argument is no list of paths.
             NotFoundError: a path does not exist; nothing was imported.
             CkptError: a checkpoint could not be recorded; earlier ones are.
         """
@@ -249,7 +236,6 @@ class Importer:
             raise Unreadable("it is of none of the formats; with --format NAME, what it lacks is said")
 
     def _read(self, source: Source, place: str) -> list[tuple[Record, Source]]:
-        """Return the records of a file and of its wanted versions; none if unknown."""
         format_ = self._format or detection.format_of(source)
         if format_ is None:
             return []
@@ -372,7 +358,6 @@ class Importer:
         return group
 
     def _draft(self, item: FoundFile, newest: Checkpoint | None) -> Drafted:
-        """Return the checkpoint of a file that follows `newest`, or starts a run."""
         record, store = item.record, self._store
         checkpoint_id = record.id
         if checkpoint_id is not None and store.refs.read(layout.CHECKPOINTS + checkpoint_id) is not None:
@@ -428,7 +413,6 @@ class Importer:
         return [draft.recorded(each.checkpoint, each.fields, each.state) for each in group]
 
     def _free_run(self, item: FoundFile) -> str:
-        """Return the file's own run id if it is free, else one with a number appended."""
         base = item.record.run or ids.run_id(times.to_stamp(item.time.started), item.record.name[:_NAME])
         if self._is_free(base):
             return base

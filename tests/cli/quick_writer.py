@@ -15,6 +15,9 @@ from gitckpt.cli.parser.commands import COMMANDS, QUICK
 
 TABLE = Path(quick.__file__).with_name("quick_table.py")
 
+# Characters of an argument's line without its indent.
+LONGEST = 88
+
 TEXT = '''\
 """What the quick door understands. Written by `./dev generate` from what the commands declare to Typer: a change here would be lost."""
 
@@ -24,18 +27,18 @@ from importlib import import_module
 
 from {package} import {name}
 
+# What may stand before any command.
 BEFORE = {before}
-"""What may stand before any command."""
 
+# Command → what may stand behind it.
 AFTER = {{
 {after}
 }}
-"""Command → what may stand behind it."""
 
+# Command → what imports its module, and returns the function that does the work.
 FUNCTIONS = {{
 {functions}
 }}
-"""Command → what imports its module, and returns the function that does the work."""
 '''
 
 
@@ -130,7 +133,7 @@ def table() -> str:
 
 
 def _call(syntax: Syntax, indent: str = "") -> str:
-    """Returns the expression that makes a syntax, with a line for each thing, as ruff would have it."""
+    """Returns the expression that makes a syntax, with a line for each thing, as ruff leaves it."""
     inner = f"{indent}    "
     said = []
     if syntax.arguments:
@@ -148,7 +151,11 @@ def _call(syntax: Syntax, indent: str = "") -> str:
 
 
 def _mapping(name: str, said: Mapping[str, str]) -> list[str]:
-    return [f"{name}={{", *(f"    {_quoted(key)}: {value}," for key, value in said.items()), "},"] if said else []
+    pairs = [f"{_quoted(key)}: {value}" for key, value in said.items()]
+    line = f"{name}={{{', '.join(pairs)}}},"
+    if len(line) <= LONGEST:
+        return [line] if said else []
+    return [f"{name}={{", *(f"    {pair}," for pair in pairs), "},"]
 
 
 def _name(function: Any) -> str:

@@ -61,8 +61,8 @@ def test_the_table_is_what_the_commands_declare() -> None:
     ("declared", "otherwise"),
     [
         ('"--raw": "raw",', '"--row": "raw",'),
-        ('"--raw": "raw",\n', ""),
-        ('"number": options.count,', ""),
+        ('"--raw": "raw", ', ""),
+        ('"number": options.count', ""),
         ('arguments=["id_"],\n', ""),
         ("commands.show", "commands.list"),
     ],

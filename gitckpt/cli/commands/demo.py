@@ -56,11 +56,7 @@ _PACKAGE_DIR = os.path.dirname(os.path.dirname(os.path.dirname(os.path.dirname(o
 
 
 def run_demo(directory: str | None = None) -> bool:
-    """Run the demo and print what it does; return whether all came back as it was.
-
-    Args:
-        directory: the scratch repository to create; by default a temporary directory.
-    """
+    """Run the demo in a new `directory`; return whether all came back as it was."""
     demo = _Demo(_make_scratch(directory))
     demo.prepare()
     demo.start_and_kill_job()
@@ -92,9 +88,7 @@ class _Demo:
         self.env = _sealed_environment(scratch)
         self.proofs: list[bool] = []
         self.files: dict[str, bytes] = {}  # expected in the resumed worktree
-
         self.status: list[str] = []  # its expected `git status`
-
         self.commit = self.research = self.checkpoint = ""
 
     def prepare(self) -> None:
@@ -208,12 +202,10 @@ class _Demo:
         self.require(text, run_attached(self.shell(text), self.env))
 
     def show_and_ask(self, text: str) -> str:
-        """Print and run a command, print its output, and return its standard output."""
         self.print_command(text)
         return self.ask(text, terminal.out)
 
     def ask(self, text: str, echo: Callable[[str], None] = lambda _: None) -> str:
-        """Run a command and return its standard output; pass all its output to `echo`."""
         done = Child(self.shell(text), self.env).communicate()
         for output in (done.err, done.out):
             if output:

@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 
     from gitckpt.store.store import Store
 
-
 _LONG = 60
 # A patch for `git apply`, whatever the user's settings are.
 _PATCH = (
@@ -79,19 +78,15 @@ def _print_states(store: Store, old: Checkpoint, new: Checkpoint) -> None:
     for change in changes:
         where = change.pointer
         if change.is_added:
-            terminal.out(f"+ {where} = {_text(change.new)}")
+            terminal.out(f"+ {where} = {_literal(change.new)}")
         elif change.is_removed:
-            terminal.out(f"- {where} = {_text(change.old)}")
+            terminal.out(f"- {where} = {_literal(change.old)}")
         elif type(change.old) is str and type(change.new) is str and max(len(change.old), len(change.new)) > _LONG:
             terminal.out(f"~ {where}:")
             for line in list(difflib.unified_diff(change.old.splitlines(), change.new.splitlines(), lineterm="", n=2))[2:]:
                 terminal.out(f"    {line}")
         else:
-            terminal.out(f"~ {where}: {_text(change.old)} -> {_text(change.new)}")
-
-
-def _text(value: Any) -> str:
-    return _literal(value)
+            terminal.out(f"~ {where}: {_literal(change.old)} -> {_literal(change.new)}")
 
 
 def _literal(value: Any) -> str:

@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     # What, which one, number, bytes, state.
     UsageRow = tuple[str, str, int | None, int | None, str]
 
-
 _COLUMNS = ("WHAT", "NUMBER", "ON DISK", "STATE")
 # Worktrees that are shown by default, the largest.
 _SHOWN = 5

@@ -83,15 +83,13 @@ def _sum_up(found: list[ImportedFile], *, dry_run: bool) -> None:
         hint = None if found else "name the files, or the directory that they lie in; see docs/formats.md"
         terminal.fail(CkptError(f"nothing was imported{why}", hint=hint))
         return
-    what = "nothing new" if not fresh else f"{_number(len(fresh), 'checkpoint')} in {_number(len(runs), 'run')}"
-    before = f"; {_number(known, 'file')} imported before" if known else ""
+    what = "nothing new"
+    if fresh:
+        what = f"{terminal.count(len(fresh), 'checkpoint')} in {terminal.count(len(runs), 'run')}"
+    before = f"; {terminal.count(known, 'file')} imported before" if known else ""
     terminal.remark(f"{'would import' if dry_run else 'imported'} {what}{before}")
     if fresh and not dry_run:
         terminal.remark("see them: git ckpt runs; go on with one: git ckpt resume RUN --trust, which shows first what drives it")
-
-
-def _number(count: int, word: str) -> str:
-    return f"{count} {word}{'' if count == 1 else 's'}"
 
 
 def _as_json(each: ImportedFile) -> dict[str, object]:

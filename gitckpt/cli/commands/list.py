@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from gitckpt.store.records.entry import Entry
     from gitckpt.store.store import Store
 
-
 _COLUMNS = ("ID", "AGE", "RUN", "PHASE", "COMMIT", "BRANCH", "FILES", "MESSAGE")
 _NEWEST = 20
 _OUTLOOK = {

@@ -12,7 +12,6 @@ if TYPE_CHECKING:
 
     import typer
 
-
 PIPELINE = "loop"
 
 

@@ -104,8 +104,7 @@ def _rewritten(store: Store, *, force: bool) -> tuple[list[str], list[str]]:
 
 
 def tell_what_stays(store: Store, removed: Collection[str]) -> None:
-    """Print the worktrees made from removed checkpoints, and how to remove them."""
-    # They may hold work, so they are not removed.
+    # Worktrees made from removed checkpoints may hold work, so they are not removed.
     for path, checkpoint_id in store.worktrees_made_from(removed).items():
         if _is_gone(store, checkpoint_id):
             terminal.remark(f"the worktree made from {checkpoint_id[:SHORT]} stays; to remove that: {mounts.way_to_remove(path)}")

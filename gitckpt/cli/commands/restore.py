@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from gitckpt.store.restore.undo import UndoStep
     from gitckpt.store.store import Store
 
-
 _COLUMNS = ("STEP", "ID", "AGE", "COMMIT", "BRANCH", "MESSAGE")
 
 
@@ -34,10 +33,7 @@ def restore(
     ] = False,
     trust: Annotated[
         bool,
-        typer.Option(
-            "--trust",
-            help="Restore a checkpoint whose document a fetch has replaced.",
-        ),
+        typer.Option("--trust", help="Restore a checkpoint whose document a fetch has replaced."),
     ] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only print what would be done.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
@@ -108,7 +104,6 @@ def redo(
 
 
 def _from_top(store: Store, path: str) -> bytes:
-    """Return a path relative to the worktree's top."""
     if not path:  # an unset variable of a script; git refuses it as well
         raise UsageError("a path is empty", hint="name . for all files from here on; leave paths out to restore all, with what is staged")
     if store.worktree is None:
@@ -124,9 +119,8 @@ def _from_top(store: Store, path: str) -> bytes:
     raise UsageError(f"{path} is outside of the worktree {store.worktree}", hint="name paths inside of it")
 
 
+# Prints each warning only once.
 class _Warnings:
-    """A printer of warnings that prints each only once."""
-
     def __init__(self) -> None:
         self._printed: set[str] = set()
 

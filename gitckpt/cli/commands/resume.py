@@ -116,14 +116,7 @@ def _meant(store: Store, *, no_run: bool) -> Checkpoint:
     """Return what `resume` without an id resumes, and print what that starts.
 
     It is the unfinished run that was started in this worktree or has it, one of a pipeline first.
-    Without any, it is the newest checkpoint of this worktree.
-
-    Args:
-        no_run: whether only the worktree is opened, so that nothing starts.
-
-    Raises:
-        AmbiguousError: several match and no person can be asked, or only other worktrees have one.
-        CkptError: the person says no.
+    Without any, it is the newest checkpoint of this worktree. With `no_run`, nothing starts.
     """
     here = [run for run in store.unfinished_runs() if store.is_ours(run.newest)]
     newest = [store.newest(run.run) for run in here]
@@ -210,7 +203,6 @@ def _latest(store: Store) -> Checkpoint:
 
 
 def _require_ours(store: Store, checkpoint: Checkpoint, *, trusted: bool, fork: bool) -> None:
-    """Raise `Untrusted` for a fetched run; with trust, adopt it and print its commands."""
     # A fork starts a run of this repository: the old one is not adopted.
     wanted = [checkpoint] if fork or checkpoint.run is None else [store.newest(checkpoint.run), checkpoint]
     if all(store.is_ours(each) for each in wanted):
@@ -250,11 +242,7 @@ def _require_newest(store: Store, checkpoint: Checkpoint) -> None:
 
 
 def _open(store: Store, checkpoint: Checkpoint, directory: str | None, *, catches_up: bool) -> None:
-    """Open the worktree, and print its path.
-
-    Args:
-        catches_up: whether a worktree that is behind its run is brought up to date.
-    """
+    """Open the worktree, up to date with its run if `catches_up`; print its path."""
     opened = store.resume(checkpoint, directory)
     is_brought = opened.behind is not None and catches_up
     if is_brought:
@@ -300,13 +288,7 @@ def _cut_off(store: Store, checkpoint: Checkpoint) -> str | None:
 
 
 def _take_back(store: Store, checkpoint: Checkpoint, directory: str | None, *, rewind: bool, phase: str | None) -> None:
-    """Rewind a run without a pipeline, and print the path of its worktree.
-
-    Args:
-        directory: where to make its worktree if there is none.
-        rewind: whether files, state and phases go back to the checkpoint.
-        phase: the phase that its program shall do again; None for none.
-    """
+    """Rewind a run without a pipeline, or mark `phase` to be done again."""
     from gitckpt.durable.run.run import Run
 
     if phase is not None and "loop_state" in checkpoint.state and not _has_phases(checkpoint):

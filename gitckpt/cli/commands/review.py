@@ -13,7 +13,6 @@ if TYPE_CHECKING:
 
     import typer
 
-
 PIPELINE = "review"
 
 

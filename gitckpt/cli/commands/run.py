@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from gitckpt.durable.driver.driver import Wishes
     from gitckpt.durable.driver.pipelines import Preview
 
-
 PLAN_PIPELINE = "plan-to-pr"
 
 

@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from gitckpt.store.runs.summary import Event, History, RunInfo
     from gitckpt.store.store import Store
 
-
 _INTERVAL = 1.0
 _BAR = 20
 _BRIEF = 100
@@ -105,7 +104,6 @@ def _lines(history: History, advice: str | None, now: int) -> list[str]:
 
 
 def _advice(store: Store, history: History) -> str | None:
-    """Return the command to run next, or None."""
     advice = _next_command(history)
     try:
         is_ours = store.is_ours(history.newest)
@@ -195,11 +193,7 @@ def _event_lines(history: History) -> list[str]:
 
 
 def _meant(store: Store, text: str | None) -> str:
-    """Return the named run.
-
-    By default it is the one that has this worktree, else the newest that was started in it, else
-    the newest of this repository.
-    """
+    # By default the run that has this worktree, else the newest started in it, else the newest.
     if text is not None:
         return store.find_run(text)
     if store.run is not None:

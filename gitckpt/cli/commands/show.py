@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from gitckpt.store.snapshot.manifest import Extras
     from gitckpt.store.store import Store
 
-
 _LABEL = 12
 _KINDS = {"null": "null", "bytes": "bytes, in base64", "integer": "an integer"}
 

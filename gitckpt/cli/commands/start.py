@@ -67,9 +67,7 @@ def finish(
         terminal.remark(f"run {finishing.id} is complete; its worktree: {finishing.path}")
 
 
-def cancel(
-    run: Annotated[str, typer.Argument(metavar="RUN", help="The run to stop.")],
-) -> None:
+def cancel(run: Annotated[str, typer.Argument(metavar="RUN", help="The run to stop.")]) -> None:
     """Stop a run that is being driven: its phase is ended and recorded as failed; it can be resumed."""
     with open_store() as store:
         name = _run(store, run)

@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from gitckpt.durable.steps.steps import Steps
     from gitckpt.model.checkpoint import Checkpoint, Progress
 
-
 _REPORTS = ("start", "progress", "pass", "fail", "block", "skip", "reset")
 _SHOW, _NEXT = "show", "next"
 _COMMAND = "git ckpt step "
@@ -151,7 +150,6 @@ class _Place:
 
 
 def _require_fitting(action: str, name: str | None, told: Mapping[str, object], asked: Mapping[str, object], *, history: bool) -> None:
-    """Raise `UsageError` for words that do not go together."""
     if action not in (*_REPORTS, _SHOW, _NEXT):
         raise UsageError(f"step cannot {action!r}", hint=f"it is one of {', '.join((*_REPORTS, _SHOW, _NEXT))}")
     if action in _REPORTS and not (name or "").strip():
@@ -191,8 +189,8 @@ def _tell(done: Reported, said: StepReport, place: _Place, *, as_json: bool) -> 
         terminal.remark(f"{name} is {status}{place.advice(_following(name, here))}")
 
 
+# The end of a sentence: what to do after a report.
 def _following(name: str, here: StepPosition) -> str:
-    """Return the end of a sentence: what to do after a report."""
     from gitckpt.durable.steps import report
     from gitckpt.durable.steps.graph import COMPLETE
 

@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from gitckpt.model.errors import Finding
     from gitckpt.store.audit.verification import Report
 
-
 # Findings of one kind that are printed.
 _SHOWN = 20
 

@@ -18,7 +18,6 @@ from gitckpt.model.errors import UsageError
 
 # Help and usage errors.
 
-
 _ALSO_CALLED = {
     "list": "ls log status",
     "remove": "rm delete",
@@ -36,11 +35,9 @@ class PlainCommand(TyperCommand):
     """A command whose arguments are shown by their metavars, verbatim: `[ID]`, `ID…`."""
 
     def collect_usage_pieces(self, ctx: Any) -> list[str]:
-        """Return the usage line after the command's name."""
         return ["[OPTIONS]", *(_metavar(parameter) for parameter in self.get_params(ctx) if _is_argument(parameter))]
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
-        """Write the lists of arguments and options."""
         arguments, options = [], []
         for parameter in self.get_params(ctx):
             record = parameter.get_help_record(ctx)
@@ -55,7 +52,6 @@ class PlainCommand(TyperCommand):
 
 
 def require_command(words: Sequence[str], commands: Collection[str]) -> None:
-    """Raise `UsageError` with the likely meaning if a command does not exist."""
     unknown = next(iter(words[quick.command_of(words) :]), None)
     if unknown is not None and unknown not in commands:
         meant = next((name for name, others in _ALSO_CALLED.items() if unknown in others.split()), unknown)
@@ -63,7 +59,6 @@ def require_command(words: Sequence[str], commands: Collection[str]) -> None:
 
 
 def wrong_usage(error: Any, words: Sequence[str], commands: Collection[str]) -> UsageError:
-    """Return a parser's error as a `UsageError` with a hint."""
     context = getattr(error, "ctx", None)
     command = next((word for word in words[quick.command_of(words) :][:1] if word in commands), "")
     help_ = f"see: git ckpt {command} --help" if command else "see: git ckpt --help"
@@ -103,7 +98,6 @@ def _metavar(parameter: Any) -> str:
 
 
 def perform(words: Sequence[str]) -> int:
-    """Run one command and return the exit code."""
     words, paths = _split_paths(words)
     require_command(words, COMMANDS)
     try:

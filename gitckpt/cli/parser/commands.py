@@ -10,16 +10,9 @@ if TYPE_CHECKING:
 
 
 class Command:
-    """A command.
-
-    Attributes:
-        load: imports its module and returns its function, which returns an exit code; None is 0.
-        summary: its line in the list of commands; "" hides it.
-    """
-
     def __init__(self, load: Callable[[], Callable[..., int | None]], summary: str) -> None:
-        self.load = load
-        self.summary = summary
+        self.load = load  # imports the module and returns the function; its exit code None is 0
+        self.summary = summary  # in the list of commands; "" hides it there
 
 
 COMMANDS: dict[str, Command] = {

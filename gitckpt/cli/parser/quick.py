@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 
 
 def command_of(words: Sequence[str]) -> int:
-    """Return the index of the command in a command line; its length without one."""
     from gitckpt.cli.parser.quick_table import BEFORE
 
     return options.command_of(words, BEFORE.values)

@@ -6,27 +6,19 @@ from importlib import import_module
 
 from gitckpt.cli import options
 
+# What may stand before any command.
 BEFORE = options.Syntax(
-    flags={
-        "--quiet": "quiet",
-        "-q": "quiet",
-    },
-    values={
-        "-C": "directory",
-    },
+    flags={"--quiet": "quiet", "-q": "quiet"},
+    values={"-C": "directory"},
 )
-"""What may stand before any command."""
 
+# Command → what may stand behind it.
 AFTER = {
     "init": options.Syntax(
-        values={
-            "--hooks": "hooks",
-        },
+        values={"--hooks": "hooks"},
     ),
     "save": options.Syntax(
-        flags={
-            "--no-worktree": "no_worktree",
-        },
+        flags={"--no-worktree": "no_worktree"},
         values={
             "--message": "message",
             "-m": "message",
@@ -36,15 +28,10 @@ AFTER = {
             "--run": "run",
             "--track": "track",
         },
-        lists={
-            "--error": "errors",
-        },
+        lists={"--error": "errors"},
     ),
     "list": options.Syntax(
-        flags={
-            "--all": "all_",
-            "--json": "as_json",
-        },
+        flags={"--all": "all_", "--json": "as_json"},
         values={
             "--run": "run",
             "--commit": "commit",
@@ -53,17 +40,11 @@ AFTER = {
             "--since": "since",
             "-n": "number",
         },
-        readers={
-            "number": options.count,
-        },
+        readers={"number": options.count},
     ),
     "show": options.Syntax(
         arguments=["id_"],
-        flags={
-            "--json": "as_json",
-            "--raw": "raw",
-            "--state": "state",
-        },
+        flags={"--json": "as_json", "--raw": "raw", "--state": "state"},
     ),
     "resume": options.Syntax(
         arguments=["id_"],
@@ -82,10 +63,7 @@ AFTER = {
             "--autonomy": "autonomy",
             "--timeout": "timeout",
         },
-        lists={
-            "--input": "inputs",
-            "-i": "inputs",
-        },
+        lists={"--input": "inputs", "-i": "inputs"},
     ),
     "restore": options.Syntax(
         required=1,
@@ -98,43 +76,27 @@ AFTER = {
         },
     ),
     "undo": options.Syntax(
-        flags={
-            "--list": "list_",
-            "--dry-run": "dry_run",
-            "--json": "as_json",
-        },
+        flags={"--list": "list_", "--dry-run": "dry_run", "--json": "as_json"},
     ),
     "redo": options.Syntax(
-        flags={
-            "--dry-run": "dry_run",
-            "--json": "as_json",
-        },
+        flags={"--dry-run": "dry_run", "--json": "as_json"},
     ),
     "run": options.Syntax(
         arguments=["pipeline"],
         required=1,
-        flags={
-            "--dry-run": "dry_run",
-            "-n": "dry_run",
-            "--print": "print_",
-        },
+        flags={"--dry-run": "dry_run", "-n": "dry_run", "--print": "print_"},
         values={
             "--base": "base",
             "--autonomy": "autonomy",
             "--timeout": "timeout",
             "--key": "key",
         },
-        lists={
-            "--input": "inputs",
-            "-i": "inputs",
-        },
+        lists={"--input": "inputs", "-i": "inputs"},
     ),
     "loop": options.Syntax(
         arguments=["plan"],
         required=1,
-        flags={
-            "--until-tests-pass": "until_tests_pass",
-        },
+        flags={"--until-tests-pass": "until_tests_pass"},
         values={
             "--epic": "epic",
             "--agent": "agent",
@@ -150,9 +112,7 @@ AFTER = {
             "--base": "base",
             "--timeout": "timeout",
         },
-        lists={
-            "--issue": "issue",
-        },
+        lists={"--issue": "issue"},
     ),
     "review": options.Syntax(
         arguments=["task"],
@@ -169,42 +129,24 @@ AFTER = {
             "--base": "base",
             "--timeout": "timeout",
         },
-        lists={
-            "--filter": "filter_",
-        },
+        lists={"--filter": "filter_"},
     ),
     "runs": options.Syntax(
-        flags={
-            "--json": "as_json",
-        },
-        values={
-            "--status": "status",
-            "-n": "number",
-        },
-        readers={
-            "number": options.count,
-        },
+        flags={"--json": "as_json"},
+        values={"--status": "status", "-n": "number"},
+        readers={"number": options.count},
     ),
     "status": options.Syntax(
         arguments=["run"],
-        flags={
-            "--json": "as_json",
-            "--watch": "watch",
-            "-w": "watch",
-        },
+        flags={"--json": "as_json", "--watch": "watch", "-w": "watch"},
     ),
     "start": options.Syntax(
         arguments=["name"],
-        values={
-            "--base": "base",
-            "--key": "key",
-        },
+        values={"--base": "base", "--key": "key"},
     ),
     "finish": options.Syntax(
         arguments=["run"],
-        flags={
-            "--force": "force",
-        },
+        flags={"--force": "force"},
     ),
     "step": options.Syntax(
         arguments=["action", "name"],
@@ -235,10 +177,7 @@ AFTER = {
             "--plan": "plan",
             "--resume-from": "resume_from",
         },
-        lists={
-            "--output": "output",
-            "--set": "set_",
-        },
+        lists={"--output": "output", "--set": "set_"},
         readers={
             "tasks_completed": options.count,
             "tasks_total": options.count,
@@ -252,24 +191,12 @@ AFTER = {
     ),
     "remove": options.Syntax(
         words="ids",
-        flags={
-            "--rewritten": "rewritten",
-            "--force": "force",
-        },
+        flags={"--rewritten": "rewritten", "--force": "force"},
     ),
     "expire": options.Syntax(
-        flags={
-            "--all": "all_",
-            "--dry-run": "dry_run",
-            "-n": "dry_run",
-        },
-        values={
-            "--older-than": "older_than",
-            "--keep-last": "keep_last",
-        },
-        readers={
-            "keep_last": options.count,
-        },
+        flags={"--all": "all_", "--dry-run": "dry_run", "-n": "dry_run"},
+        values={"--older-than": "older_than", "--keep-last": "keep_last"},
+        readers={"keep_last": options.count},
     ),
     "import": options.Syntax(
         required=1,
@@ -280,10 +207,7 @@ AFTER = {
             "--dry-run": "dry_run",
             "--json": "as_json",
         },
-        values={
-            "--format": "format_",
-            "--phases": "phases",
-        },
+        values={"--format": "format_", "--phases": "phases"},
     ),
     "allow": options.Syntax(
         flags={
@@ -292,29 +216,18 @@ AFTER = {
             "--forget": "forget",
             "--json": "as_json",
         },
-        values={
-            "--secret": "secret",
-        },
+        values={"--secret": "secret"},
     ),
     "notes": options.Syntax(),
     "verify": options.Syntax(
         words="ids",
-        flags={
-            "--repair": "repair",
-            "--contents": "contents",
-            "--json": "as_json",
-        },
+        flags={"--repair": "repair", "--contents": "contents", "--json": "as_json"},
     ),
     "doctor": options.Syntax(
-        flags={
-            "--json": "as_json",
-        },
+        flags={"--json": "as_json"},
     ),
     "du": options.Syntax(
-        flags={
-            "--runs": "runs",
-            "--json": "as_json",
-        },
+        flags={"--runs": "runs", "--json": "as_json"},
     ),
     "uninit": options.Syntax(),
     "completion": options.Syntax(
@@ -322,13 +235,11 @@ AFTER = {
         required=1,
     ),
     "demo": options.Syntax(
-        values={
-            "--dir": "directory",
-        },
+        values={"--dir": "directory"},
     ),
 }
-"""Command → what may stand behind it."""
 
+# Command → what imports its module, and returns the function that does the work.
 FUNCTIONS = {
     "init": lambda: import_module("gitckpt.cli.commands.init").init,
     "save": lambda: import_module("gitckpt.cli.commands.save").save,
@@ -359,4 +270,3 @@ FUNCTIONS = {
     "completion": lambda: import_module("gitckpt.cli.commands.completion").completion,
     "demo": lambda: import_module("gitckpt.cli.commands.init").demo,
 }
-"""Command → what imports its module, and returns the function that does the work."""

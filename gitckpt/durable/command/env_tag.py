@@ -33,20 +33,12 @@ _NAMED = 5
 
 @dataclass(frozen=True, slots=True)
 class EnvTag:
-    """Environment variables for the run, lease and repository of a process.
-
-    Attributes:
-        token: fencing token of the lease.
-        directory: the common directory of the repository.
-    """
-
     run: str
-    token: int
-    directory: str
+    token: int  # fencing token of the lease
+    directory: str  # the common directory of the repository
 
     @property
     def variables(self) -> dict[str, str]:
-        """Return the variables for the environment of a command."""
         return {RUN_VARIABLE: self.run, FENCE_VARIABLE: str(self.token), REPOSITORY_VARIABLE: self.repository}
 
     @property
@@ -73,9 +65,6 @@ def end_leftovers(tag: EnvTag, *, older: bool = True) -> list[str]:
 
     Returns:
         Descriptions of the ended processes.
-
-    Raises:
-        BusyError: a process cannot be ended.
     """
     known: dict[int, str] = {}
     leftovers = _scan(tag, known, older=older)

@@ -22,7 +22,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import NoReturn
 
-
 EXIT = "exit"
 TIMEOUT = "timeout"
 IDLE_TIMEOUT = "idle timeout"
@@ -44,26 +43,16 @@ _DYING = 3.0
 
 @dataclass(frozen=True, slots=True)
 class Ending:
-    """How a command ended.
-
-    Attributes:
-        code: exit code of the shell; a negated signal number if a signal ended it.
-        ended_by: EXIT (by itself), TIMEOUT, IDLE_TIMEOUT or DEADLINE.
-        tail: the last `TAIL_BYTES` of output; if cut, from the start of a line, if there is one.
-        seconds: the run time of the shell.
-    """
-
-    code: int
-    ended_by: str
-    tail: str
-    seconds: float
+    code: int  # of the shell; a negated signal number if a signal ended it
+    ended_by: str  # EXIT, TIMEOUT, IDLE_TIMEOUT or DEADLINE
+    tail: str  # the last `TAIL_BYTES` of output; if cut, from the start of a line, if there is one
+    seconds: float  # the run time of the shell
 
 
 def last_line(tail: str) -> str:
     """Return `: ` and the last line of an output, to follow an exit code, or "".
 
-    If advice follows an error, as with git, returns the line with the error. At most 200
-    characters.
+    If advice follows an error, as with git, it is the line with the error. At most 200 characters.
     """
     lines = [line.strip() for line in tail.splitlines() if line.strip()][-_LAST_LINES:]
     line = next((line for line in reversed(lines) if line.lower().startswith(_ERRORS)), lines[-1] if lines else "")
@@ -72,19 +61,12 @@ def last_line(tail: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Patience:
-    """Time limits, in seconds; None is unlimited.
+    """Time limits, in seconds; None is unlimited."""
 
-    Attributes:
-        timeout: of this attempt.
-        idle_timeout: without output.
-        left: until the deadline of the run.
-        grace: from SIGTERM to SIGKILL.
-    """
-
-    timeout: float | None = None
-    idle_timeout: float | None = None
-    left: float | None = None
-    grace: float = 5.0
+    timeout: float | None = None  # of this attempt
+    idle_timeout: float | None = None  # without output
+    left: float | None = None  # until the deadline of the run
+    grace: float = 5.0  # from SIGTERM to SIGKILL
 
 
 def run_command(
@@ -105,19 +87,11 @@ def run_command(
     the supervisor ends the command.
 
     Args:
-        command: for `/bin/sh -c`; its standard input is empty.
-        env: its whole environment without the tag; the shell sets PWD, OLDPWD is dropped.
-        watchdog: runs one command at a time.
+        env: the whole environment without the tag; the shell sets PWD, OLDPWD is dropped.
         output: receives standard output and error in order; the command waits for it.
         tick: receives the seconds since the start, about once a second; also called before the
             start if no command ran for 2 s.
         idles: returns, after `output`, whether the last output counts as silence.
-
-    Raises:
-        WorktreeError: the directory is missing or cannot be entered.
-        BusyError: a descendant cannot be ended.
-        CkptError: the command cannot be started, or its supervisor was killed and the command
-            ended.
     """
     if not os.path.isdir(directory) or not os.access(directory, os.X_OK):
         state = "cannot be entered" if os.path.isdir(directory) else "is not there"
@@ -143,20 +117,16 @@ def run_command(
 
 
 class Tail:
-    """The last `TAIL_BYTES` of an output."""
-
     def __init__(self) -> None:
         self._kept = bytearray()
         self._cut = False
 
     def add(self, chunk: bytes) -> None:
-        """Append a chunk."""
         self._kept += chunk
         if len(self._kept) > 4 * TAIL_BYTES:
             self._cut_to(TAIL_BYTES + 1)  # the extra byte shows whether the tail starts a line
 
     def text(self) -> str:
-        """Return the tail, with U+FFFD for invalid UTF-8."""
         if len(self._kept) > TAIL_BYTES:
             self._cut_to(TAIL_BYTES + 1)
         if not self._cut:
@@ -215,7 +185,6 @@ class _Running:
         return self.end(_LEFTOVER_GRACE)
 
     def end(self, grace: float) -> int:
-        """End the command: SIGTERM, then SIGKILL after `grace` seconds."""
         if self._kill_at is None:
             self._kill_at = time.monotonic() + grace
             if not self._is_alone:

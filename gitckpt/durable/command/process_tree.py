@@ -27,27 +27,19 @@ _COLUMNS = ("-o", "pid=,ppid=,pgid=,stat=,lstart=,command=")
 _PR_SET_CHILD_SUBREAPER = 36
 
 
+# It had not ended when the table was read.
 class Process:
-    """A process that had not ended when the table was read.
-
-    Attributes:
-        group: number of its process group.
-        start: start time, only for comparison.
-        line: command and environment from ps(1); "" with /proc.
-    """
-
     __slots__ = ("group", "line", "parent", "pid", "start")
 
     def __init__(self, pid: int, parent: int, group: int, start: str, line: str = "") -> None:
         self.pid = pid
         self.parent = parent
         self.group = group
-        self.start = start
-        self.line = line
+        self.start = start  # only for comparison
+        self.line = line  # command and environment from ps(1); "" with /proc
 
 
 def table() -> dict[int, Process]:
-    """Return all visible processes that have not ended, by number."""
     if not os.path.exists(_SELF):
         return _from_ps()
     processes = (_read(int(name)) for name in os.listdir("/proc") if name.isdigit())
@@ -69,10 +61,6 @@ def is_running(name: str, processes: Mapping[int, Process]) -> bool:
 
 
 def with_variable(variable: str) -> set[int]:
-    """Return the numbers of the processes that have an environment variable.
-
-    Reads nothing else: most of the time there is none.
-    """
     if not os.path.exists(_SELF):
         return {pid for pid, process in _from_ps().items() if f" {variable}=" in process.line}
     word = os.fsencode(f"\0{variable}=")
@@ -88,12 +76,7 @@ def with_variable(variable: str) -> set[int]:
 
 
 def descendants(roots: Collection[int], processes: Mapping[int, Process]) -> list[Process]:
-    """Return the descendants of processes, parents before children.
-
-    Args:
-        roots: numbers of the processes, which are not returned.
-        processes: from `table`.
-    """
+    """Return the descendants of processes, parents before children."""
     children: dict[int, list[Process]] = {}
     for process in processes.values():
         children.setdefault(process.parent, []).append(process)
@@ -150,10 +133,7 @@ def variables(process: Process, names: Iterable[str]) -> dict[str, str]:
 
 
 def send_signal(process: Process, number: int) -> bool:
-    """Send a signal to a process unless its number was reused.
-
-    Returns whether it was sent.
-    """
+    """Send a signal unless the number was reused; return whether it was sent."""
     fd = -1
     if sys.platform == "linux" and hasattr(os, "pidfd_open"):
         try:
@@ -180,7 +160,6 @@ def send_signal(process: Process, number: int) -> bool:
 
 
 def describe(process: Process) -> str:
-    """Return the number and the start of the command of a process, for people."""
     line = process.line
     if not line:
         try:
@@ -195,11 +174,8 @@ def describe(process: Process) -> str:
 def works_in(program: str, directory: str) -> bool | None:
     """Return whether another process of a program works in or below a directory.
 
-    Ignores children of this process. Returns None if the system cannot tell.
-
-    Args:
-        program: such as "git"; names that start with it and a hyphen match, too.
-        directory: absolute path.
+    None if the system cannot tell. Ignores children of this process. Names that start with
+    `program` and a hyphen match, too.
     """
     if not os.path.exists(_SELF):
         return None
@@ -219,10 +195,7 @@ def works_in(program: str, directory: str) -> bool | None:
 
 
 def adopt_orphans() -> bool:
-    """Make this process the subreaper of its descendants; return success.
-
-    Linux only. Children do not inherit this.
-    """
+    """Make this process the subreaper of its descendants (Linux); return success."""
     if sys.platform != "linux":
         return False
     try:
@@ -240,10 +213,6 @@ class ProcessTree:
     Args:
         adopts: whether orphans become children of this process (`adopt_orphans`). Otherwise a
             process belongs to the tree by its parent, the process group of the command or the tag.
-        tag: environment variables of the descendants.
-
-    Attributes:
-        wakeup: a file descriptor that is readable when a child may have ended.
     """
 
     def __init__(self, *, adopts: bool, tag: Mapping[str, str]) -> None:
@@ -253,7 +222,7 @@ class ProcessTree:
         self._has_leader = False
         self._has_children = True
         self._known: dict[int, str] = {}
-        self.wakeup, wake = os.pipe()
+        self.wakeup, wake = os.pipe()  # readable when a child may have ended
         for fd in (self.wakeup, wake):
             os.set_blocking(fd, False)
         signal.signal(signal.SIGCHLD, lambda *_: None)
@@ -267,13 +236,11 @@ class ProcessTree:
 
     @property
     def is_empty(self) -> bool:
-        """Return whether no descendant is left and all children are reaped."""
         if self._has_leader:
             return False
         return not self._has_children if self._adopts else not self.members()
 
     def members(self) -> list[Process]:
-        """Return the descendants that have not ended."""
         processes = table()
         pids = {os.getpid()}
         if not self._adopts:
@@ -284,7 +251,6 @@ class ProcessTree:
         return [processes[pid] for pid in sorted(pids)]
 
     def send_signal(self, number: int) -> None:
-        """Send a signal to each descendant."""
         if self._has_leader:
             try:
                 os.killpg(self._leader, number)  # also reaches processes that are just being forked

@@ -46,11 +46,7 @@ _RESET = (*_IGNORED, signal.SIGQUIT, signal.SIGPIPE, signal.SIGXFSZ, signal.SIGC
 
 
 def arguments(variables: Iterable[str]) -> list[str]:
-    """Return the command that runs this module as a program, with a fast start.
-
-    Args:
-        variables: names of the environment variables that tag its descendants.
-    """
+    """Return the command that calls `main` with a fast start."""
     top = __file__
     for _ in range(4):
         top = os.path.dirname(top)
@@ -58,11 +54,7 @@ def arguments(variables: Iterable[str]) -> list[str]:
 
 
 def main(words: list[str]) -> NoReturn:
-    """Supervise the commands of the driver that started this process.
-
-    Args:
-        words: names of the environment variables that tag its descendants.
-    """
+    """Supervise the driver's commands; `words` name the variables that tag them."""
     for number in _IGNORED:
         signal.signal(number, signal.SIG_IGN)
     for fd in (REPORTS, SHOWN):
@@ -73,8 +65,6 @@ def main(words: list[str]) -> NoReturn:
 
 
 class Supervisor:
-    """Executes the driver's orders and ends the descendants of this process."""
-
     def __init__(self, tree: ProcessTree) -> None:
         self._tree = tree
         self._orders = b""

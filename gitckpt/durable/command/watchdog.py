@@ -40,19 +40,11 @@ class Watchdog:
 
     The supervisor starts with the first command. The driver that creates a `Watchdog` ends the
     supervisor by `close` or by leaving the `with`; others only run commands with it.
-
-    Args:
-        tag: environment variables by which a later attempt finds the commands.
-
-    Attributes:
-        pid: the supervisor; 0 without one.
-        output: file descriptor of the output of commands.
-        reports: file descriptor that is readable if `hear` has reports.
     """
 
     def __init__(self, tag: EnvTag) -> None:
-        self.tag = tag
-        self.pid = 0
+        self.tag = tag  # by which a later attempt finds the commands
+        self.pid = 0  # of the supervisor
         self.output = self.reports = self._orders = -1
         self._unread = b""
         self._woken_at = time.monotonic()
@@ -71,16 +63,7 @@ class Watchdog:
             self.close()
 
     def launch(self, command: str, directory: str, env: Mapping[str, str]) -> None:
-        """Start a command.
-
-        Args:
-            command: for `/bin/sh -c`; its standard input is empty.
-            env: its whole environment without the tag; PWD and OLDPWD are the shell's.
-
-        Raises:
-            CkptError: the command cannot be started.
-            Gone: the supervisor ended.
-        """
+        """Start a command in `/bin/sh` with `env` and the tag; may raise `Gone`."""
         order = _start_order(command, directory, {**env, **self.tag.variables})
         self.prepare()
         drain(self.output)
@@ -93,18 +76,13 @@ class Watchdog:
             _cannot_start(int(code), text, directory if where == "directory" else "")
 
     def send(self, number: int) -> None:
-        """Send a signal to the command and all its descendants; may raise `Gone`."""
         self._order(b"signal %d\n" % number)
 
     def kill(self) -> None:
-        """Kill the command and all its descendants; may raise `Gone`."""
         self._order(b"kill\n")
 
     def wake(self) -> None:
-        """Continue a supervisor that a command stopped.
-
-        `kill -STOP $PPID` is meant for a driver, but stops the parent of the shell.
-        """
+        """Continue a supervisor that a command stopped by `kill -STOP $PPID`."""
         self._woken_at = time.monotonic()
         if self.pid:  # an unreaped child, so the number is not reused
             with contextlib.suppress(ProcessLookupError):
@@ -112,7 +90,6 @@ class Watchdog:
 
     @property
     def idle_seconds(self) -> float:
-        """Return the seconds since the last order or `wake`."""
         return time.monotonic() - self._woken_at
 
     def hear(self) -> list[str]:
@@ -124,10 +101,7 @@ class Watchdog:
         return [line.decode() for line in lines]
 
     def close(self) -> None:
-        """End the supervisor and the remains of a command.
-
-        Waits a few seconds at most, as a process may be impossible to end.
-        """
+        """End the supervisor and the remains of a command, in a few seconds at most."""
         for fd in (self._orders, self.output, self.reports):
             if fd >= 0:
                 os.close(fd)
@@ -222,8 +196,7 @@ def drain(fd: int) -> bytes:
 
 def _make_pipe() -> tuple[int, int]:
     # With closed standard streams, a pipe would get their numbers, and be overwritten in a child
-    # that
-    # gets it as a stream: use numbers above those of the supervisor.
+    # that gets it as a stream: use numbers above those of the supervisor.
     fds = os.pipe()
     reading, writing = (fd if fd >= _FIRST_FREE else fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, _FIRST_FREE) for fd in fds)
     for fd in {*fds} - {reading, writing}:

@@ -19,9 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from typing import Any
 
-
 # The result of a format's reader.
-
 
 RLM_ACT, WORKFLOW, FORGE, QUASAR, NEBULA, SUPERPOWERS = "rlm-act", "workflow", "forge", "quasar", "nebula", "superpowers"
 FORMATS = (RLM_ACT, WORKFLOW, FORGE, QUASAR, NEBULA, SUPERPOWERS)
@@ -36,8 +34,6 @@ class Unreadable(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """A file to be parsed."""
-
     path: str  # as shown; relative to the top of the worktree if inside it
     data: bytes
     beside: Mapping[str, bytes] = field(default_factory=dict)  # name → content of files next to it
@@ -45,9 +41,7 @@ class Source:
 
 @dataclass(frozen=True, slots=True)
 class Drive:
-    """The pipeline that continues a file's run."""
-
-    pipeline: str  # name of the preset
+    pipeline: str  # name of the preset that continues the run
     completed: tuple[str, ...] = ()  # completed phases
     inputs: Mapping[str, str] = field(default_factory=dict)
     files: Mapping[str, str] = field(default_factory=dict)  # input → path as in the file
@@ -57,8 +51,6 @@ class Drive:
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """The parsed content of a file."""
-
     format: str  # one of FORMATS
     identity: str  # files with the same identity belong to the same run
     name: str  # the subject of the run; becomes part of its id
@@ -83,7 +75,6 @@ class Record:
 
 # Parsing within limits.
 
-
 # In bytes. The largest real file has 560 KB; a state holds at most 28 MiB.
 LARGEST = 16 * 1024 * 1024
 
@@ -106,8 +97,6 @@ _OFFSET = re.compile(r"(?:[Zz]|[+-]\d\d:\d\d)$")
 
 
 class Remarks:
-    """Remarks on a file for users, without duplicates."""
-
     def __init__(self) -> None:
         self._clauses: dict[str, None] = {}
 
@@ -116,7 +105,6 @@ class Remarks:
 
     @property
     def said(self) -> tuple[str, ...]:
-        """The first clauses, and the number of the others."""
         clauses = list(self._clauses)
         more = len(clauses) - _MOST_REMARKS
         return (*clauses[:_MOST_REMARKS], f"and {more:,} more such things") if more > 0 else tuple(clauses)
@@ -139,13 +127,10 @@ def text_of(source: Source, remarks: Remarks) -> str:
 
 
 def json_of(source: Source, remarks: Remarks) -> dict[str, Any]:
-    """Return the object in a JSON file, as a state can hold it."""
     return table(json_as_it_is(source, remarks), remarks)
 
 
 def json_as_it_is(source: Source, remarks: Remarks) -> dict[str, Any]:
-    """Return the object in a JSON file, without changes for a state."""
-
     def pairs(found: list[tuple[str, Any]]) -> dict[str, Any]:
         table = dict(found)
         if len(table) < len(found):
@@ -174,7 +159,6 @@ def json_as_it_is(source: Source, remarks: Remarks) -> dict[str, Any]:
 
 
 def toml_of(source: Source, remarks: Remarks) -> dict[str, Any]:
-    """Return the table in a TOML file, as a state can hold it."""
     text = text_of(source, remarks)
     if len(source.data) > TOML.size:
         raise Unreadable(f"it is larger than {TOML.size // 1024} KiB")
@@ -236,34 +220,31 @@ def _text(text: str, remarks: Remarks) -> str:
     return text
 
 
+# A value of another type counts as empty.
+
+
 def string(found: object) -> str:
-    """Return a value if it is a string, else ""."""
     return found if isinstance(found, str) else ""
 
 
 def strings(found: object) -> list[str]:
-    """Return the strings of a list; an empty list for any other value."""
     return [each for each in found if isinstance(each, str)] if isinstance(found, list) else []
 
 
 def mapping(found: object) -> dict[str, Any]:
-    """Return a value if it is a table, else an empty one."""
     return found if isinstance(found, dict) else {}
 
 
 def mappings(found: object) -> list[dict[str, Any]]:
-    """Return the tables of a list; an empty list for any other value."""
     return [each for each in found if isinstance(each, dict)] if isinstance(found, list) else []
 
 
 def number(found: object, default: float = 0) -> float:
-    """Return a value if it is a finite number, else the default."""
     is_number = isinstance(found, (int, float)) and not isinstance(found, bool)
     return found if is_number and math.isfinite(found) else default  # type: ignore[arg-type, return-value]
 
 
 def errors_of(found: object, remarks: Remarks) -> tuple[str, ...]:
-    """Return the texts of a list of errors; a single text counts as a list."""
     if isinstance(found, str) and found:
         remarks.add("has a text for errors, in place of a list: it is taken for the only one")
         return (found,)

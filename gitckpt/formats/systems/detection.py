@@ -40,11 +40,7 @@ _JSON_WORDS = (b'"phase"', b'"loop_state"', b'"track_id"')
 
 
 def format_of(source: Source) -> str | None:
-    """Return the format of a file, one of `FORMATS`, or None.
-
-    Raises:
-        Unreadable: it seems to have a format, but cannot be parsed.
-    """
+    """Return the format of a file, or None; `Unreadable` if it is damaged."""
     start = source.data[:_BEGINNING].removeprefix(codecs.BOM_UTF8).lstrip()
     if start.startswith(b"{"):
         if not any(word in source.data for word in _JSON_WORDS):  # avoids parsing most files
@@ -61,17 +57,14 @@ def format_of(source: Source) -> str | None:
 
 
 def require_whole(source: Source) -> None:
-    """Raise `Unreadable` if a file of unknown format does not match its suffix.
-
-    A file that was torn while it was written can lack the keys that identify its format.
-    """
+    """Raise `Unreadable` if a file of unknown format does not match its suffix."""
+    # A file that was torn while it was written can lack the keys that identify its format.
     read = next((read for suffix, read in _WHOLE.items() if source.path.endswith(suffix)), None)
     if read is not None:
         read(source)
 
 
 def format_by_place(path: str) -> str | None:
-    """Return the format of the tool that stores files at this path, or None."""
     where, _, name = path.rpartition("/")
     found = next((format_ for home, format_ in _HOMES.items() if f"/{home}/" in f"/{where}/"), None)
     if found is not None:
@@ -88,7 +81,6 @@ def may_be_anybodys(source: Source, place_format: str) -> bool:
 
 
 def is_state_of_nebula(source: Source) -> bool:
-    """Return whether a file is the state of a nebula, which quasar writes, too."""
     try:
         return quasar.is_nebula(content.toml_of(source, Remarks()))
     except Unreadable:

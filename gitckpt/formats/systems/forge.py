@@ -34,14 +34,12 @@ _ENDED = ("complete", "skipped")
 
 
 def is_one(found: Mapping[str, Any]) -> bool:
-    """Return whether a YAML table is the state of a forge run."""
     steps = found.get("steps")
     named = isinstance(steps, list) and all(isinstance(each, dict) and "name" in each for each in steps)
     return named and isinstance(found.get("id"), str) and "status" in found and "created_at" in found
 
 
 def read(source: Source) -> Record:
-    """Parse the state of a run."""
     remarks = Remarks()
     found = content.table(yaml_text.read(content.text_of(source, remarks), remarks), remarks)
     if not is_one(found):
@@ -99,7 +97,6 @@ def read(source: Source) -> Record:
 
 
 def _label(found: Mapping[str, Any], names: list[str], steps: list[dict[str, Any]]) -> str:
-    """Return the label that a gitckpt run would have at this point."""
     status = found["status"]
     if status == "completed":
         return "run-complete"
@@ -114,7 +111,6 @@ def _label(found: Mapping[str, Any], names: list[str], steps: list[dict[str, Any
 
 
 def write(checkpoint: Checkpoint, losses: list[str]) -> bytes:
-    """Return a run, by its newest checkpoint, as forge writes its state."""
     if checkpoint.run is None:
         raise Unreadable("a checkpoint outside of a run is none of forge's: it has no steps")
     state = jsonable.state(checkpoint)

@@ -34,7 +34,6 @@ _ENDED = {"done": "complete", "failed": "failed", "skipped": "skipped", "in_prog
 
 
 def is_one(found: Mapping[str, Any]) -> bool:
-    """Return whether a TOML table is a quasar checkpoint."""
     return all(key in found for key in _SIGNS) and "version" in found
 
 
@@ -44,7 +43,6 @@ def has_signs(found: Mapping[str, Any]) -> bool:
 
 
 def is_nebula(found: Mapping[str, Any]) -> bool:
-    """Return whether a TOML table is the state of a nebula."""
     return "nebula_name" in found and any(isinstance(found.get(key), dict) for key in ("phases", "tasks")) and "version" in found
 
 
@@ -148,7 +146,6 @@ def _label(state: CycleState) -> str:
 
 
 def read_nebula(source: Source) -> Record:
-    """Parse the state of a nebula."""
     remarks = Remarks()
     found = content.toml_of(source, remarks)
     if not is_nebula(found):
@@ -188,10 +185,7 @@ def _label_of_nebula(statuses: Mapping[str, str]) -> str:
 
 
 def write(checkpoint: Checkpoint, losses: list[str]) -> bytes:
-    """Return the review of a checkpoint as quasar writes it.
-
-    It has 19 keys, then the findings, in the style of go-toml.
-    """
+    """Return a review as quasar writes it: 19 keys, then the findings, like go-toml."""
     table = checkpoint.state.get(cycle.KEY)
     if not isinstance(table, Mapping):
         raise Unreadable("its state has no review: nothing in it is quasar's")
@@ -225,7 +219,6 @@ def write(checkpoint: Checkpoint, losses: list[str]) -> bytes:
 
 
 def _unknown(checkpoint: Checkpoint) -> list[str]:
-    """Return the keys of an imported file that quasar does not know."""
     return [key for key in content.mapping(jsonable.state(checkpoint).get(KEY)) if key not in ("format", "phases", "git_commit")]
 
 

@@ -33,17 +33,14 @@ _KEYS = ("id", "phase", "timestamp", "state", "errors", "git_commit")
 
 
 def is_one(found: Mapping[str, Any]) -> bool:
-    """Return whether a JSON object is an rlm-act checkpoint."""
     return all(key in found for key in ("id", "phase", "timestamp")) and isinstance(found.get("state"), dict)
 
 
 def is_workflow(found: Mapping[str, Any]) -> bool:
-    """Return whether a JSON object has the older format."""
     return all(key in found for key in ("id", "phase", "timestamp")) and isinstance(found.get("state_snapshot"), dict)
 
 
 def read(source: Source) -> Record:
-    """Parse an rlm-act checkpoint."""
     remarks = Remarks()
     found = content.json_of(source, remarks)
     if not is_one(found):
@@ -78,7 +75,6 @@ def read(source: Source) -> Record:
 
 
 def read_workflow(source: Source) -> Record:
-    """Parse a checkpoint of the older format."""
     remarks = Remarks()
     found = content.json_of(source, remarks)
     if not is_workflow(found):
@@ -110,7 +106,6 @@ def read_workflow(source: Source) -> Record:
 
 
 def _drive(state: Mapping[str, Any], results: Mapping[str, Mapping[str, Any]], remarks: Remarks) -> Drive:
-    """Return the preset rlm-act, with the inputs and completed phases of the file."""
     done = [name for name in PHASES if content.string(results.get(name, {}).get("status")) in _DONE]
 
     def said(phase: str, key: str) -> Any:
@@ -147,7 +142,6 @@ def _phase(name: str) -> str:
 
 
 def _label(said: str, remarks: Remarks) -> str:
-    """Return the label: the phase by its name in the preset, and the status."""
     if said == _MARKDOWN:
         return "multi_doc-skipped"
     name, hyphen, status = said.rpartition("-")
@@ -160,10 +154,7 @@ def _label(said: str, remarks: Remarks) -> str:
 
 
 def write(checkpoint: Checkpoint, losses: list[str]) -> bytes:
-    """Return a checkpoint as rlm-act writes it.
-
-    All keys in its order, indented by 2, in ASCII, without a final line break.
-    """
+    """Return a checkpoint as rlm-act writes it: indented by 2, no final line break."""
     state = jsonable.state(checkpoint)
     own = content.mapping(state.pop(KEY, None))
     known = content.string(own.get("format")) == RLM_ACT
@@ -196,12 +187,8 @@ def _strict(checkpoint: Checkpoint, losses: list[str]) -> str:
 
 
 def _pipeline_state(checkpoint: Checkpoint, before: Mapping[str, Any], state: Mapping[str, Any], losses: list[str]) -> dict[str, Any]:
-    """Return a `PipelineState` with the project and autonomy that the loader needs.
-
-    Args:
-        before: the imported state, or its later version; empty for other runs.
-        state: of the checkpoint.
-    """
+    """Return a `PipelineState` with the project and autonomy that the loader needs."""
+    # `before` is the imported state, or its later version; empty for other runs.
     pipeline = checkpoint.pipeline
     done = dict(pipeline.completed) if pipeline is not None else {}
     name, status = checkpoint.phase_name, checkpoint.status

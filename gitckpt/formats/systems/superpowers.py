@@ -33,12 +33,10 @@ _TICKED = ("- [x]", "* [x]", "- [X]", "* [X]")
 
 
 def is_one(found: Mapping[str, Any]) -> bool:
-    """Return whether a JSON object is the metadata of a track."""
     return isinstance(found.get("loop_state"), dict) or ("track_id" in found and ("status" in found or "type" in found))
 
 
 def read(source: Source, graph: Graph) -> Record:
-    """Parse the metadata of a track; its `plan.md` may be beside the file."""
     remarks = Remarks()
     found = content.json_of(source, remarks)
     # Version 1 has no loop_state.
@@ -83,8 +81,8 @@ def read(source: Source, graph: Graph) -> Record:
     )
 
 
+# Of a version 1 track, which does not say it.
 def _inferred(source: Source) -> str:
-    """Return the current step of a version 1 track, derived from its plan."""
     plan = source.beside.get("plan.md", b"").decode("utf-8", "replace")
     lines = [line.strip() for line in plan.splitlines()]
     if any(line.startswith(_OPEN) for line in lines):
@@ -93,7 +91,6 @@ def _inferred(source: Source) -> str:
 
 
 def _lint(graph: Graph, state: Mapping[str, Any], remarks: Remarks) -> None:
-    """Add remarks about deviations from the protocol, which are kept."""
     loop = content.mapping(state["loop_state"])
     said = loop.get("current_step")
     if graph.find(said) is None and not (said is None or report.status_of(said) is not None):
@@ -115,7 +112,6 @@ def _lint(graph: Graph, state: Mapping[str, Any], remarks: Remarks) -> None:
 
 
 def write(checkpoint: Checkpoint, _losses: list[str]) -> bytes:
-    """Return the metadata of a track as agents write it: JSON, indented by 2."""
     # The format takes any key, so nothing is lost.
     state = jsonable.state(checkpoint)
     if not isinstance(state.get(machine.LOOP), dict):

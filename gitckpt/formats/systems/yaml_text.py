@@ -38,11 +38,7 @@ _DATE = re.compile(r"[0-9]{4}-[0-9]{1,2}-[0-9]{1,2}([Tt ].*)?")
 
 
 def read(text: str, remarks: Remarks) -> dict[str, Any]:
-    """Parse a document into a table of strings, lists and tables.
-
-    Raises:
-        Unreadable: it is no YAML table, has aliases or tags, or is too large.
-    """
+    """Parse a document into a table of strings, lists and tables."""
     largest = LARGEST if _LOADER is not yaml.BaseLoader else LARGEST // 10
     if len(text) > largest:
         raise Unreadable(f"it is larger than {largest // 1024} KiB")
@@ -59,7 +55,6 @@ def read(text: str, remarks: Remarks) -> dict[str, Any]:
 
 
 def _events(text: str) -> Iterator[yaml.Event]:
-    """Yield the events of a document; refuse anchors, aliases and tags."""
     documents = 0
     for number, event in enumerate(yaml.parse(text, Loader=_LOADER)):
         if number > _MOST:
@@ -101,7 +96,6 @@ def write(table: Mapping[str, Any], plain: frozenset[str]) -> bytes:
     Source of the rules: `encode.go` and `emitterc.go` of that library.
 
     Args:
-        table: strings, integers, booleans, and lists of such tables.
         plain: keys whose strings forge does not quote, such as times.
     """
     return "".join(_lines(table, plain, "", "")).encode()
